@@ -48,6 +48,7 @@ NAVIGATION = {
             "request-patterns",
             "load-a-server",
             "clusters",
+            "slurm-and-ssh",
             "rehearse-with-simulation",
             "rerun-on-demand",
             "hardware-probes",

@@ -140,7 +140,8 @@ def slurm(folder: Path) -> Iterator[SlurmCluster]:
     (munge / "key").chmod(0o400)
     names = {"key-file": "key", "socket": "socket", "pid-file": "pid", "log-file": "log", "seed-file": "seed"}
     subprocess.run(
-        [shutil.which("munged", path="/usr/sbin:/usr/bin") or "munged", "--force", *(f"--{k}={munge / v}" for k, v in names.items())], check=True
+        [shutil.which("munged", path="/usr/sbin:/usr/bin") or "munged", "--force", *(f"--{k}={munge / v}" for k, v in names.items())],
+        check=True,
     )
     ports = [free_port() for _ in range(3)]
     gpus = [folder / f"gpu{index}" for index in range(2)]

@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +19,12 @@ import pytest
 from tests.data.result_documents import provider
 from tests.fakes.logins import SlurmCluster, Sshd, needs_slurm, needs_sshd, slurm, sshd
 from tests.fakes.quick_python import search_path
-from tests.fakes.trials import a_trial
+from tests.fakes.trials import a_trial, declared
 
 from plumbline.declarations import Trial
-from plumbline.declarations.workloads.training import Parallelism
 from plumbline.launch import stores
 from plumbline.launch.batch.launcher import BatchJobs
+from plumbline.launch.doctor_check import DoctorCheck
 from plumbline.launch.failures import BadDeclaration, TrialFailure
 from plumbline.launch.registry import launcher_for
 from plumbline.launch.remote import UNFINISHED
@@ -71,12 +72,12 @@ class Batch:
     login: Sshd
     cluster: SlurmCluster | None
 
-    def trial(self, *, lasts_s: float = 0.3, code: str = "", **changed: Any) -> Trial:
+    def trial(self, *, lasts_s: float = 0.3, code: str = "", nodes: int = 1, **changed: Any) -> Trial:
         env = {"LASTS_S": str(lasts_s), **({"CODE": code} if code else {})}
         common = {"folder": str(self.folder / "remote"), "python": str(self.folder / "python"), "poll": "1s", "env": env, "timeout": "5min"}
         own = {"connection": "login", "exclusive": False} if self.kind == "slurm" else {"logins": ["login"]}
         at = provider(f"{self.kind}-1", launcher={"kind": self.kind, **common, **own, **changed}, accelerator={"kind": "cpu", "count": 1})
-        trial = a_trial(provider=at)
+        trial = a_trial(provider=at, declare={"parallelism": {"strategy": "ddp", "nodes": nodes, "processes": 1}} if nodes > 1 else None)
         stores.home().put(stores.planned_path(trial.campaign_id, trial.trial_id), trial.model_dump_json().encode())
         return trial
 
@@ -165,7 +166,9 @@ def test_a_deadline_holds_where_it_runs(batch: Batch) -> None:
 
 def task(batch: Batch, trial: Trial) -> subprocess.Popen[bytes]:
     """The trial's task in a process of its own, as Airflow starts it."""
-    code = f"from plumbline.workflows.run import run_trial, stopped_by_sigterm\nwith stopped_by_sigterm():\n    run_trial({spec_of(trial)!r})"
+    code = (
+        f"from plumbline.workflows.run import run_trial, stopped_by_sigterm\nwith stopped_by_sigterm():\n    run_trial({spec_of(trial)!r})"
+    )
     return subprocess.Popen([sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": search_path(ROOT)}, stderr=subprocess.DEVNULL)
 
 
@@ -173,7 +176,9 @@ def begun(batch: Batch) -> bool:
     return any((folder / "began").exists() for folder in (batch.folder / "remote" / "launches").glob("pl-*"))
 
 
-@pytest.mark.fault("the task of a job is killed", ends="the next try adopts the job; settled, it is interrupted", keeps="the job, until it is settled")
+@pytest.mark.fault(
+    "the task of a job is killed", ends="the next try adopts the job; settled, it is interrupted", keeps="the job, until it is settled"
+)
 def test_a_job_outlives_its_killed_task_and_is_settled(batch: Batch) -> None:
     trial = batch.trial(lasts_s=600.0)
     running = task(batch, trial)
@@ -236,17 +241,9 @@ def test_a_login_that_is_away_loses_nothing(batch: Batch) -> None:
     assert [record.failure_class for record in records(trial)] == [None]
 
 
-def of_two(trial: Trial) -> Trial:
-    """The trial on two nodes."""
-    gang = trial.workload.model_copy(update={"parallelism": Parallelism(strategy="ddp", nodes=2, processes=1)})
-    made = trial.model_copy(update={"workload": gang})
-    stores.home().put(stores.planned_path(made.campaign_id, made.trial_id), made.model_dump_json().encode())
-    return made
-
-
 def test_a_gang_of_two_meets_at_its_first_node(batch: Batch, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_SECOND", batch.login.connection())
-    trial = of_two(batch.trial(**({"logins": ["login", "second"]} if batch.kind == "ssh" else {})))
+    trial = batch.trial(nodes=2, **({"logins": ["login", "second"]} if batch.kind == "ssh" else {}))
     assert run.run_trial(spec_of(trial))["exit_code"] == 0
     (record,) = records(trial)
     assert record.failure_class is None
@@ -255,7 +252,9 @@ def test_a_gang_of_two_meets_at_its_first_node(batch: Batch, monkeypatch: pytest
         assert record.node["job.nodes"] == "n[1-2]"
 
 
-@pytest.mark.fault("the guard of a machine is killed", ends="interrupted; its trial is ended by the reaper", keeps="the attempt; nothing runs on")
+@pytest.mark.fault(
+    "the guard of a machine is killed", ends="interrupted; its trial is ended by the reaper", keeps="the attempt; nothing runs on"
+)
 def test_a_killed_guard_leaves_nothing(batch: Batch) -> None:
     if batch.kind == "slurm":
         pytest.skip("Slurm guards its jobs itself")
@@ -272,7 +271,9 @@ def test_a_killed_guard_leaves_nothing(batch: Batch) -> None:
     until(lambda: not any(process.is_running() and process.status() != psutil.STATUS_ZOMBIE for process in below))
 
 
-@pytest.mark.fault("a node of Slurm's goes down while a job measures", ends="provider_fault, tried again", keeps="the state and reason that Slurm gives")
+@pytest.mark.fault(
+    "a node of Slurm's goes down while a job measures", ends="provider_fault, tried again", keeps="the state and reason that Slurm gives"
+)
 def test_a_lost_node_is_the_providers(batch: Batch) -> None:
     if batch.cluster is None or batch.kind == "ssh":
         pytest.skip("needs a Slurm")
@@ -305,6 +306,27 @@ def test_a_controller_that_is_away_loses_nothing(batch: Batch) -> None:
         batch.cluster.start_controller()
     assert running.wait(120) == 0
     assert [record.failure_class for record in records(trial)] == [None]
+
+
+def test_a_doctor_says_what_a_launch_would_meet(batch: Batch) -> None:
+    now = datetime.now(timezone.utc)
+
+    def checked(**changed: Any) -> dict[str, DoctorCheck]:
+        trial = batch.trial(**changed)
+        return {check.check: check for check in jobs_of(trial).doctor(declared(), trial.provider, now)}
+
+    sound = checked()
+    assert {check.status for check in sound.values()} == {"ok"}, sound
+    assert {"login", "clock", "folder", "Python", "harness"} < set(sound)
+    assert ("a job of ours" if batch.kind == "slurm" else "programs of the guard") in sound
+    assert "torch" in checked(python="/usr/bin/python3")["Python"].found
+    assert "No such file" in checked(python="/nowhere/python")["Python"].found
+    assert checked(folder="/proc/nowhere")["folder"].status == "failed"
+    if batch.kind == "slurm":
+        assert checked(partition="nowhere")["partition"].status == "failed"
+        assert "node configuration" in checked(cores=4096)["a job of ours"].found
+    else:
+        assert checked(logins=["login", "unknown"])["login"].status == "failed"
 
 
 def test_what_no_node_has_is_refused_at_once(batch: Batch) -> None:

@@ -58,6 +58,9 @@ def conclude(about: dict[str, str], lines: list[DoctorCheck], as_json: bool) -> 
 cluster = typer.Typer(help="Connect a provider's Kubernetes cluster, and check it.", no_args_is_help=True)
 
 Which = Annotated[str, typer.Argument(metavar="PROVIDER", help="name of a declared provider on a Kubernetes cluster; it may be disabled")]
+Reached = Annotated[
+    str, typer.Argument(metavar="PROVIDER", help="name of a declared provider on Kubernetes, Slurm or machines by SSH; it may be disabled")
+]
 _PRIVATE = 0o600
 
 
@@ -104,7 +107,7 @@ def kubeconfig(
 
 @cluster.command()
 def doctor(
-    provider: Which,
+    provider: Reached,
     kubeconfig: Annotated[
         Path | None, typer.Option(help="check with this kubeconfig instead of the Airflow connection that the provider declares")
     ] = None,
@@ -114,9 +117,8 @@ def doctor(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Check a provider's cluster from Airflow's side, each line with its remedy. Leaves nothing behind."""
-    chosen, launcher, declared = _chosen(provider)
-    _provide_connections(launcher, kubeconfig)
+    """Check a provider's cluster or machines from Airflow's side, each line with its remedy. Leaves nothing behind."""
+    chosen, declared, _ = _reached(provider, kubeconfig)
     lines, now = [], datetime.now(timezone.utc)
     for line in launcher_for(chosen).doctor(declared, chosen, now, start=not no_pod, accelerators=not no_gpu):
         lines.append(line)
@@ -127,7 +129,7 @@ def doctor(
 
 @cluster.command()
 def sweep(
-    provider: Which,
+    provider: Reached,
     kubeconfig: Annotated[
         Path | None, typer.Option(help="sweep with this kubeconfig instead of the Airflow connection that the provider declares")
     ] = None,
@@ -136,9 +138,8 @@ def sweep(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Delete now what the hourly upkeep would: pods, Jobs and Services of ours that outlived their launch. Exit code 1 if it is refused."""
-    chosen, launcher, _ = _chosen(provider)
-    _provide_connections(launcher, kubeconfig)
+    """Delete now what the hourly upkeep would: pods, Services and jobs of ours that outlived their launch. Exit code 1 if it is refused."""
+    chosen, _, where = _reached(provider, kubeconfig)
     try:
         with clear_errors(BadDeclaration, LookupError):
             gone = launcher_for(chosen).sweep(chosen, campaign)
@@ -151,10 +152,27 @@ def sweep(
             out.print(f"deleted {one}")
         if not gone:
             what = "outlived its launch" if campaign is None else f"is of {campaign}"
-            out.print(f"nothing in {launcher.namespace} {what}")
-        out.print(f"left in {launcher.namespace}: {left}")
+            out.print(f"nothing in {where} {what}")
+        out.print(f"left in {where}: {left}")
 
     emit(as_json, {"provider": provider, "deleted": gone, "left": None if left is None else left.row()}, show)
+
+
+def _reached(name: str, kubeconfig: Path | None) -> tuple[Provider, Declarations, str]:
+    """The provider with its connections at hand, and where its launches are, in words."""
+    declared = load_declared()
+    (provider,) = declared_providers(declared, [name])
+    if provider.launcher.runs_pods:
+        launcher = cluster_declaration(provider)
+        _provide_connections(launcher, kubeconfig)
+        return provider, declared, launcher.namespace
+    if not provider.launcher.outlasts_task:
+        fail(f'"{name}" is reached by the launcher "{provider.launcher.kind}"; expected a provider of kubernetes, slurm or ssh')
+    if kubeconfig is not None:
+        fail(f'--kubeconfig is for a cluster; "{name}" is reached by the launcher "{provider.launcher.kind}"')
+    with clear_errors(RuntimeError):
+        provide_connections(provider.launcher.connections)
+    return provider, declared, provider.name
 
 
 def _chosen(name: str) -> tuple[Provider, KubernetesLauncher, Declarations]:

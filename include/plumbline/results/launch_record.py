@@ -70,7 +70,9 @@ def _launched(record: LaunchRecord) -> tuple[MetricRow, ...]:
             *_gang_ready([_ready_s(record, pod) for pod in pods]),
         )
     if record.launcher in JOBS:
-        queued = _elapsed(*(next((e.utc for e in record.events if e.name == name and e.clock == "cluster"), None) for name in ("created", "scheduled")))
+        queued = _elapsed(
+            *(next((e.utc for e in record.events if e.name == name and e.clock == "cluster"), None) for name in ("created", "scheduled"))
+        )
         return _metric("provisioning_lead_time", _cluster_lead(record), 1), _metric("queue_time", queued, 1)
     requested = next((event.monotonic_s for event in record.events if event.name == "requested"), None)
     ready = [event.monotonic_s for event in record.events if event.name == NODE_READY]

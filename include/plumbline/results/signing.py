@@ -170,4 +170,6 @@ def _unsigned_reason(document: ResultDocument) -> str:
         return "not signed: simulated"
     if in_pod:
         return "not signed: launched before signing keys were issued"
+    if document.trial.provider.launcher.outlasts_task:
+        return "not signed: the job that measured it had no signing key"
     return "not signed: measured on this machine" if launcher == "local" else "not signed: measured from this machine"

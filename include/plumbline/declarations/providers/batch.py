@@ -29,7 +29,9 @@ class BatchLauncher(LauncherBase):
     python: AbsolutePath = Field(
         description="the Python of an environment there with the harness's packages, such as /opt/plumbline/bin/python"
     )
-    setup: tuple[_Line, ...] = Field((), max_length=50, description="lines of shell before the harness starts, such as module load cuda/12.8")
+    setup: tuple[_Line, ...] = Field(
+        (), max_length=50, description="lines of shell before the harness starts, such as module load cuda/12.8"
+    )
     env: Variables = Field(default_factory=dict, description='such as {NCCL_SOCKET_IFNAME: eth0}; values are text: "1"; never a secret')
     rendezvous_port: _Port = Field(29400, description="port of a gang's first node, where the others meet it")
     models_cache: AbsolutePath | None = Field(None, description="folder there where fetched checkpoints outlive a trial")
@@ -38,7 +40,9 @@ class BatchLauncher(LauncherBase):
     timeout: Duration = Field(14400.0, description="time limit of a trial, kept where it runs, also without Airflow")
     unreachable_timeout: Duration = Field(900.0, description="how long the login may be unreachable while a trial runs")
     collective_timeout: Duration = Field(
-        COLLECTIVE_LIMIT_S, ge=1, description="time limit of a probe's collectives, including NCCL's start, which takes minutes on many nodes"
+        COLLECTIVE_LIMIT_S,
+        ge=1,
+        description="time limit of a probe's collectives, including NCCL's start, which takes minutes on many nodes",
     )
     retries: int = Field(2, ge=0, le=10, description="tries after the first, after a temporary failure (preempted, no capacity, quota…)")
     retry_delay: Duration = Field(300.0, description="before the first retry; doubled before each further one")
@@ -85,13 +89,16 @@ class SlurmLauncher(BatchLauncher):
     reservation: _Word | None = None
     constraint: _Word | None = Field(None, description="features that a node must have, as sbatch --constraint takes them")
     exclusive: bool = Field(True, description="the whole of each node, so that no other job is measured with it")
-    gres: _Word | None = Field(None, description="what of a node's accelerators a trial asks for, without a count: gpu, gpu:h100; gpu if omitted")
+    gres: _Word | None = Field(
+        None, description="what of a node's accelerators a trial asks for, without a count: gpu, gpu:h100; gpu if omitted"
+    )
     cores: int | None = Field(None, ge=1, le=4096, description="cores of each node; the declared accelerators where they are cores")
     memory: ByteSize | None = Field(None, description="of each node; the partition's default if omitted")
     image: _Line | None = Field(None, description="container image for pyxis and enroot (srun --container-image), whose Python is `python`")
     parallel: int = Field(1, ge=1, le=1000, description="trials at a time, as many as the quota allows; a gang is one trial")
     operated_by: Literal["us", "provider"] = Field(
-        "us", description="who else fills and closes the nodes; `provider`: the provider alone, so that a long queue is its lack of capacity"
+        "us",
+        description="who else fills and closes the nodes; `provider`: the provider alone, so that a long queue is its lack of capacity",
     )
 
     chooses_nodes: ClassVar[bool] = True

@@ -134,7 +134,12 @@ class BatchAttempt(RemoteAttempt):
                 events.append(Event(name=name, utc=datetime.fromtimestamp(at, timezone.utc), clock="cluster"))
         if ended_at is not None:
             events.append(Event(name="finished", utc=ended_at, clock="launcher"))
-        node = {"job.name": self.name, "job.state": seen.get("state"), "job.nodes": seen.get("nodes"), "host.name": seen.get("nodes") or None}
+        node = {
+            "job.name": self.name,
+            "job.state": seen.get("state"),
+            "job.nodes": seen.get("nodes"),
+            "host.name": seen.get("nodes") or None,
+        }
         record = LaunchRecord(
             launcher=self.launcher.kind,
             events=tuple(events),

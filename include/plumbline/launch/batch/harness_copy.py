@@ -35,7 +35,7 @@ class HarnessCopy:
     def check_script(self, root: str) -> str:
         """Shell that succeeds only if the copy is whole and as it was sent."""
         return (
-            f"(cd {shlex.quote(self.folder(root))} 2>/dev/null && test \"$(sha256sum < {_SUMS} | cut -c1-64)\" = {self.name} "
+            f'(cd {shlex.quote(self.folder(root))} 2>/dev/null && test "$(sha256sum < {_SUMS} | cut -c1-64)" = {self.name} '
             f"&& sha256sum -c --status {_SUMS})"
         )
 
@@ -50,7 +50,9 @@ def harness_copy() -> HarnessCopy:
         if path.is_file() and not _LEFT_OUT & set(path.relative_to(package).parts)
     }
     # By it the harness says its version.
-    files[f"plumbline-{version('plumbline')}.dist-info/METADATA"] = f"Metadata-Version: 2.1\nName: plumbline\nVersion: {version('plumbline')}\n".encode()
+    files[f"plumbline-{version('plumbline')}.dist-info/METADATA"] = (
+        f"Metadata-Version: 2.1\nName: plumbline\nVersion: {version('plumbline')}\n".encode()
+    )
     sums = "".join(f"{hashlib.sha256(data).hexdigest()}  {name}\n" for name, data in sorted(files.items())).encode()
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w") as tar:
@@ -72,7 +74,7 @@ async def deliver(shell: Shell, root: str) -> HarnessCopy:
     # Unpacked beside it and moved: two installations may send it at once.
     await shell.do(
         f"umask 077; mkdir -p {parent} && new=$(mktemp -d {parent}/.new-XXXXXX) && cat > $new/archive "
-        f"&& test \"$(sha256sum < $new/archive | cut -c1-64)\" = {whole} && tar -xzf $new/archive -C $new && rm $new/archive "
+        f'&& test "$(sha256sum < $new/archive | cut -c1-64)" = {whole} && tar -xzf $new/archive -C $new && rm $new/archive '
         f"&& rm -rf {shlex.quote(folder)} && mv -T $new {shlex.quote(folder)} && {copy.check_script(root)} "
         f"|| {{ rm -rf $new; echo 'the harness could not be unpacked whole in {parent}' >&2; exit 1; }}",
         copy.archive,

@@ -35,7 +35,12 @@ class Job:
 
     def start_script(self, python: str | None = None, rank: str = "0") -> str:
         """Starts the harness of one node. `rank`: a word of shell with the node's number; the first one's end is written to `end`."""
-        environment = {"PYTHONPATH": self.copy.folder(self.launcher.folder), "PYTHONUNBUFFERED": "1", "PLUMBLINE_LAUNCH": self.name, **self.launcher.env}
+        environment = {
+            "PYTHONPATH": self.copy.folder(self.launcher.folder),
+            "PYTHONUNBUFFERED": "1",
+            "PLUMBLINE_LAUNCH": self.name,
+            **self.launcher.env,
+        }
         folder = shlex.quote(self.folder)
         lines = [
             "#!/bin/sh",
@@ -47,11 +52,11 @@ class Job:
             *(f"export {name}={shlex.quote(value)}" for name, value in environment.items()),
             f'export {NODE_RANK_VARIABLE}="$rank"',
             f"{self.copy.check_script(self.launcher.folder)} || {{ echo 'the harness there is not what was sent' >&2; exit 2; }}",
-            f"[ \"$rank\" = 0 ] && [ -f {KEY} ] && {signing.KEY_VARIABLE}=$(cat {KEY}) && export {signing.KEY_VARIABLE} && rm -f {KEY}",
+            f'[ "$rank" = 0 ] && [ -f {KEY} ] && {signing.KEY_VARIABLE}=$(cat {KEY}) && export {signing.KEY_VARIABLE} && rm -f {KEY}',
             f"{shlex.quote(python or self.launcher.python)} -m plumbline.harness run --trial {TRIAL} --out {shlex.quote(f'file://{self.folder}/{STORE}')} &",
             "harness=$!",
             'while :; do wait "$harness"; code=$?; kill -0 "$harness" 2>/dev/null || break; done',
-            "[ \"$rank\" = 0 ] && printf 'exit %s' \"$code\" > end.part && mv -f end.part end",
+            '[ "$rank" = 0 ] && printf \'exit %s\' "$code" > end.part && mv -f end.part end',
             'exit "$code"',
         ]
         return "\n".join(lines) + "\n"

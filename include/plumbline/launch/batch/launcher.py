@@ -6,24 +6,26 @@ import asyncio
 import contextlib
 import tempfile
 import time
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Iterator, Mapping
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
 from pydantic import TypeAdapter
 
-from plumbline.declarations import Provider, load_upkeep
+from plumbline.declarations import Declarations, Provider, load_upkeep
 from plumbline.declarations.providers.batch import BatchLauncher, SlurmLauncher, SshLauncher
 from plumbline.harness.launcher_protocol import ProgressLine, parse_progress
 from plumbline.launch import progress, stores
 from plumbline.launch.batch import polling
 from plumbline.launch.batch.attempt import BatchAttempt, insist, place_of
+from plumbline.launch.batch.doctor import check_place
 from plumbline.launch.batch.harness_copy import harness_copy
-from plumbline.launch.batch.job import KEY, LOG, STORE, TRIAL, Job
+from plumbline.launch.batch.job import KEY, STORE, TRIAL, Job
 from plumbline.launch.batch.look import PIECE_BYTES, Seen
 from plumbline.launch.batch.place import Place, View
 from plumbline.launch.batch.slurm import ENDED, waits_in_vain
+from plumbline.launch.doctor_check import DoctorCheck
 from plumbline.launch.failures import ApiRefused, Outcome, ProcessEnd, RequestFailed, TrialFailure, Unreachable, trial_outcome
 from plumbline.launch.leftovers import Leftovers
 from plumbline.launch.remote import Poll, RemoteLauncher, RequestFailures, Stop, Ticket, tolerate
@@ -39,6 +41,11 @@ _DECLARED: TypeAdapter[SlurmLauncher | SshLauncher] = TypeAdapter(SlurmLauncher 
 
 class BatchJobs(RemoteLauncher[BatchAttempt]):
     """A trial is a job."""
+
+    def doctor(
+        self, declared: Declarations, provider: Provider, now: datetime, *, start: bool = True, accelerators: bool = True
+    ) -> Iterator[DoctorCheck]:
+        yield from check_place(declared, provider, _place(provider))
 
     def announce(self, spec: Mapping[str, str]) -> BatchAttempt:
         return BatchAttempt.next(spec)
@@ -167,8 +174,16 @@ class BatchJobs(RemoteLauncher[BatchAttempt]):
             attempt.home.put(f"{attempt.folder}/launch.log", log)
         files: dict[str, int] = insist(lambda: place.results(name), place)
         below = f"{attempt.trial.campaign_id}/"
-        wanted = {path: size for path, size in files.items() if path.startswith(below) and path.startswith(attempt.folder) and size <= rules.most_bytes}
-        if f"{attempt.folder}/result.json" not in wanted or len(wanted) > rules.most_files + 2 or sum(wanted.values()) > 2 * rules.most_bytes:
+        wanted = {
+            path: size
+            for path, size in files.items()
+            if path.startswith(below) and path.startswith(attempt.folder) and size <= rules.most_bytes
+        }
+        if (
+            f"{attempt.folder}/result.json" not in wanted
+            or len(wanted) > rules.most_files + 2
+            or sum(wanted.values()) > 2 * rules.most_bytes
+        ):
             with contextlib.suppress(log_transport.InvalidBlock):
                 stores.store_from_log(attempt.trial, log, attempt.home)
             return log
@@ -194,7 +209,11 @@ class BatchJobs(RemoteLauncher[BatchAttempt]):
 
     def sweep(self, provider: Provider, campaign_id: str | None = None) -> list[str]:
         place = _place(provider)
-        due = [each for each in insist(place.ours, place) if (each.expires < time.time() if campaign_id is None else each.campaign == campaign_id)]
+        due = [
+            each
+            for each in insist(place.ours, place)
+            if (each.expires < time.time() if campaign_id is None else each.campaign == campaign_id)
+        ]
         for each in due:
             if each.lives:
                 insist(lambda name=each.name: place.cancel([name]), place)
@@ -281,6 +300,9 @@ def _tell(lines: list[bytes], trial_id: str, log: Any) -> None:
 
 
 def _tail(log: bytes) -> str:
-    lines = [line for line in log.decode("utf-8", "replace").splitlines() if parse_progress(line) is None and not log_transport.is_block_line(line)]
+    lines = [
+        line
+        for line in log.decode("utf-8", "replace").splitlines()
+        if parse_progress(line) is None and not log_transport.is_block_line(line)
+    ]
     return "\n".join(lines)[-_TAIL:]
-

@@ -37,18 +37,20 @@ def look_script(launcher: BatchLauncher, offsets: Mapping[str, int]) -> tuple[st
             f"look {shlex.quote(name)} {shlex.quote(launch_folder(launcher, name))} {offset:d}",
         )
     return (
-        f"look() {{ cd \"$2\" 2>/dev/null || {{ printf '\\n%s %s gone\\n' {mark} \"$1\"; return; }}; "
+        f'look() {{ cd "$2" 2>/dev/null || {{ printf \'\\n%s %s gone\\n\' {mark} "$1"; return; }}; '
         "size=$(stat -c %s log 2>/dev/null || echo 0); n=$((size - $3)); "
         f"[ $n -gt {PIECE_BYTES} ] && n={PIECE_BYTES}; [ $n -lt 0 ] && n=0; "
         "alive=0; [ -e alive ] && command -v flock >/dev/null && { flock -n alive true || alive=1; }; "
-        f"printf '\\n%s %s alive=%s began=%s end=%s bytes=%s\\n' {mark} \"$1\" $alive \"$(cat began 2>/dev/null)\" "
+        f'printf \'\\n%s %s alive=%s began=%s end=%s bytes=%s\\n\' {mark} "$1" $alive "$(cat began 2>/dev/null)" '
         "\"$(tr ' ' _ < end 2>/dev/null)\" $n; "
         f"[ $n -gt 0 ] && tail -c +$(($3 + 1)) {LOG} | head -c $n; return 0; }}\n" + "\n".join(parts),
         mark,
     )
 
 
-_LINE = re.compile(rb"(?P<name>[a-z0-9.-]+) alive=(?P<alive>[01]) began=(?P<began>[0-9.]{0,20}) end=(?P<end>[a-z0-9_-]{0,40}) bytes=(?P<bytes>[0-9]{1,7})")
+_LINE = re.compile(
+    rb"(?P<name>[a-z0-9.-]+) alive=(?P<alive>[01]) began=(?P<began>[0-9.]{0,20}) end=(?P<end>[a-z0-9_-]{0,40}) bytes=(?P<bytes>[0-9]{1,7})"
+)
 
 
 def read_looks(answer: bytes, mark: str, offsets: Mapping[str, int]) -> dict[str, Seen]:

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 import shlex
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 
+from plumbline.declarations import Provider
 from plumbline.declarations.providers.batch import SshLauncher
 from plumbline.launch.batch.harness_copy import deliver
 from plumbline.launch.batch.job import LOG, START, Job, launch_folder
 from plumbline.launch.batch.look import look_script, read_looks
 from plumbline.launch.batch.place import JobState, Ours, Place, View, listed_launches, put_files, remove_folder, stored_files
 from plumbline.launch.batch.shell import Shell, login, login_options
+from plumbline.launch.doctor_check import DoctorCheck, failed, ok
 from plumbline.launch.failures import Outcome, RequestFailed
 
-_NEEDED = "for each in flock setsid sha256sum tar stat mktemp; do command -v $each >/dev/null || { echo \"this machine has no $each\" >&2; exit 1; }; done"
+_NEEDED = 'for each in flock setsid sha256sum tar stat mktemp; do command -v $each >/dev/null || { echo "this machine has no $each" >&2; exit 1; }; done'
 
 
 class Machines(Place[SshLauncher]):
@@ -28,6 +31,31 @@ class Machines(Place[SshLauncher]):
         async with AsyncExitStack() as stack:
             names = self.launcher.logins[:count]
             yield [await stack.enter_async_context(login(name)) for name in names]
+
+    def logins(self) -> AbstractAsyncContextManager[list[Shell]]:
+        return self._logins()
+
+    async def place_checks(self, shells: Sequence[Shell], provider: Provider) -> list[DoctorCheck]:
+        checks = []
+        for shell in shells:
+            answer = await shell.ask(_NEEDED)
+            remedy = "install util-linux, coreutils and tar there"
+            checks.append(
+                failed("programs of the guard", answer.error, remedy) if answer.status else ok("programs of the guard", shell.place)
+            )
+        if len(shells) > 1:
+            file = f"{self.launcher.folder.rstrip('/')}/.shared-{secrets.token_hex(6)}"
+            await shells[0].put(file, b"")
+            apart = [shell.place for shell in shells[1:] if (await shell.ask(f"test -e {shlex.quote(file)}")).status]
+            await shells[0].do(f"rm -f {shlex.quote(file)}")
+            remedy = "let launcher.folder be one that all machines mount"
+            seen = (
+                f"{self.launcher.folder} is another one at {', '.join(apart)}"
+                if apart
+                else f"{self.launcher.folder}, at {len(shells)} machines"
+            )
+            checks.append(failed("shared folder", seen, remedy) if apart else ok("shared folder", seen))
+        return checks
 
     async def submit(self, job: Job, files: Mapping[str, bytes], expires: float) -> None:
         nodes = job.trial.workload.nodes
@@ -128,5 +156,3 @@ def _state(alive: bool, began: float | None) -> JobState | None:
     if not alive:
         return None
     return JobState("PENDING", "MachineBusy") if began is None else JobState("RUNNING", started=began)
-
-

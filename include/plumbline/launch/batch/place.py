@@ -6,13 +6,16 @@ import json
 import shlex
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from plumbline.declarations import Provider
 from plumbline.declarations.providers.batch import BatchLauncher
 from plumbline.launch.batch.job import STORE, Job, launch_folder
 from plumbline.launch.batch.look import Seen
 from plumbline.launch.batch.shell import Shell
+from plumbline.launch.doctor_check import DoctorCheck
 from plumbline.launch.failures import Outcome, RequestFailed
 
 L = TypeVar("L", bound=BatchLauncher)
@@ -56,6 +59,14 @@ class Place(ABC, Generic[L]):
 
     def __init__(self, launcher: L) -> None:
         self.launcher = launcher
+
+    @abstractmethod
+    def logins(self) -> AbstractAsyncContextManager[list[Shell]]:
+        """A shell at each machine that is logged in to."""
+
+    @abstractmethod
+    async def place_checks(self, shells: Sequence[Shell], provider: Provider) -> list[DoctorCheck]:
+        """What a doctor looks at in this kind of place."""
 
     @abstractmethod
     async def submit(self, job: Job, files: Mapping[str, bytes], expires: float) -> None:
@@ -125,8 +136,8 @@ async def listed_launches(shell: Shell, launcher: BatchLauncher, lives: str) -> 
     """Launches of ours by their folders. `lives`: a test of shell in a launch's folder."""
     root = shlex.quote(launch_folder(launcher, ""))
     out = await shell.do(
-        f"cd {root} 2>/dev/null || exit 0; for name in pl-*; do [ -f \"$name/{_META}\" ] || continue; "
-        f"live=0; (cd \"$name\" && {lives}) && live=1; printf '%s %s %s\\n' \"$name\" $live \"$(head -c 1000 \"$name/{_META}\")\"; done"
+        f'cd {root} 2>/dev/null || exit 0; for name in pl-*; do [ -f "$name/{_META}" ] || continue; '
+        f'live=0; (cd "$name" && {lives}) && live=1; printf \'%s %s %s\\n\' "$name" $live "$(head -c 1000 "$name/{_META}")"; done'
     )
     found = []
     for line in out.decode("utf-8", "replace").splitlines()[:MOST_LISTED]:
@@ -141,7 +152,9 @@ async def listed_launches(shell: Shell, launcher: BatchLauncher, lives: str) -> 
 
 async def stored_files(shell: Shell, folder: str) -> dict[str, int]:
     """Bytes of each file below a launch's store."""
-    out = await shell.do(f"cd {shlex.quote(folder)}/{STORE} 2>/dev/null && find . -type f -printf '%s %P\\n' | head -n {MOST_LISTED + 1} || true")
+    out = await shell.do(
+        f"cd {shlex.quote(folder)}/{STORE} 2>/dev/null && find . -type f -printf '%s %P\\n' | head -n {MOST_LISTED + 1} || true"
+    )
     rows = [line.partition(" ") for line in out.decode("utf-8", "replace").splitlines()]
     if len(rows) > MOST_LISTED:
         raise RequestFailed(f"{shell.place}: more than {MOST_LISTED:,} files in {folder}/{STORE}")

@@ -135,7 +135,7 @@ async def _answer(place: str, process: Any, given: bytes, limit_s: float, most: 
         await asyncio.wait_for(process.wait(), limit_s)
     except asyncio.TimeoutError:
         raise RequestFailed(f"{place}: no answer within {limit_s:g} s") from None
-    if process.returncode is None or process.returncode < 0 and not out and not error:
+    if process.returncode is None or (process.returncode < 0 and not out and not error):
         raise RequestFailed(f"{place}: the command was cut off")
     lines = [line.strip() for line in error.decode("utf-8", "replace").splitlines() if line.strip()]
     return Answer(process.returncode, out, " | ".join(lines[-3:])[-1000:])
@@ -181,14 +181,20 @@ def login_options(connection_id: str) -> dict[str, Any]:
     host, port = connection.host, int(connection.port or 22)
     named = f"Airflow connection {connection_id}"
     if not host or not connection.login:
-        raise BadDeclaration(f"{named} names no {'login' if host else 'host'}; expected host, login, and the extras private_key and host_key")
+        raise BadDeclaration(
+            f"{named} names no {'login' if host else 'host'}; expected host, login, and the extras private_key and host_key"
+        )
     if not extra.get("host_key"):
-        raise BadDeclaration(f"{named} has no extra host_key, so any machine could answer; expected a line of `ssh-keyscan -p {port} {host}`")
+        raise BadDeclaration(
+            f"{named} has no extra host_key, so any machine could answer; expected a line of `ssh-keyscan -p {port} {host}`"
+        )
     try:
         keys = [_private_key(extra, connection.password)] if extra.get("private_key") or extra.get("key_file") else []
         known = asyncssh.import_known_hosts(f"[{host}]:{port} {_host_key(str(extra['host_key']))}\n")
     except (asyncssh.Error, ValueError, OSError) as error:
-        raise BadDeclaration(f"{named}: its keys cannot be read ({_words(error)}); expected private_key and host_key in OpenSSH's form") from error
+        raise BadDeclaration(
+            f"{named}: its keys cannot be read ({_words(error)}); expected private_key and host_key in OpenSSH's form"
+        ) from error
     if not keys and not connection.password:
         raise BadDeclaration(f"{named} has neither the extra private_key nor a password; expected one of them")
     return {

@@ -12,20 +12,23 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 
 from plumbline.declarations.providers.batch import SlurmLauncher
-from plumbline.declarations.providers.provider import Accelerator
+from plumbline.declarations.providers.provider import Provider
 from plumbline.harness.gang.topology import RENDEZVOUS_VARIABLE
 from plumbline.launch.batch.harness_copy import deliver
 from plumbline.launch.batch.job import LOG, START, Job, launch_folder
 from plumbline.launch.batch.look import look_script, read_looks
 from plumbline.launch.batch.place import JobState, Ours, Place, View, listed_launches, put_files, remove_folder, stored_files
 from plumbline.launch.batch.shell import Shell, login
+from plumbline.launch.doctor_check import DoctorCheck, failed, ok
 from plumbline.launch.failures import ApiRefused, Outcome, RequestFailed
 from plumbline.results import FailureClass
 
 _BATCH = "job.sh"
 # A controller that is away holds a client for minutes. Times as Unix seconds: the login node's zone need not be ours.
 _CALL = "env SLURM_TIME_FORMAT=%s timeout 40"
-_AWAY = re.compile(r"Unable to contact slurm controller|Connection refused|Socket timed out|Communication connection failure|Zero Bytes", re.I)
+_AWAY = re.compile(
+    r"Unable to contact slurm controller|Connection refused|Socket timed out|Communication connection failure|Zero Bytes", re.I
+)
 _GONE = re.compile(r"Invalid job id|invalid job id", re.I)
 
 WAITING: Mapping[str, FailureClass | None] = {
@@ -97,6 +100,37 @@ class Slurm(Place[SlurmLauncher]):
         async with login(self.launcher.connection) as shell:
             yield shell
 
+    @asynccontextmanager
+    async def logins(self) -> AsyncIterator[list[Shell]]:
+        async with self._login() as shell:
+            yield [shell]
+
+    async def place_checks(self, shells: Sequence[Shell], provider: Provider) -> list[DoctorCheck]:
+        (shell,) = shells
+        there = await shell.ask(f"{_CALL} sbatch --version")
+        if there.status != 0:
+            return [failed("Slurm", there.error or f"exit status {there.status}", "install Slurm's commands there, or name a login node")]
+        checks = [ok("Slurm", there.text.strip())]
+        declared = self.launcher
+        where = f"-p {shlex.quote(declared.partition)}" if declared.partition else ""
+        listed = await shell.ask(f"{_CALL} sinfo -h {where} -o '%R|%a|%D|%T|%G|%c|%m'")
+        rows = [line.split("|") for line in listed.text.splitlines() if line.count("|") == 6]
+        if listed.status != 0 or not rows:
+            found = listed.error or f"no partition {declared.partition or 'at all'}"
+            remedy = "correct launcher.partition" if listed.status == 0 else "ask for Slurm's controller: scontrol ping"
+            return [*checks, failed("partition", found, remedy)]
+        seen = "; ".join(
+            f"{name}: {count} × {state.strip('*~#$@')} ({gres}, {cores} cores)" for name, _, count, state, gres, cores, _ in rows
+        )
+        closed = [name for name, up, *_ in rows if up != "up"]
+        checks.append(failed("partition", seen, "ask its operator: it is closed") if closed else ok("partition", seen))
+        options = shlex.join(self._request(provider, provider.accelerator.count, 1))
+        tried = await shell.ask(f"printf '#!/bin/sh\\ntrue\\n' | {_CALL} sbatch --test-only {options}")
+        if tried.status == 0:
+            return [*checks, ok("a job of ours", (tried.error or tried.text.strip()).removeprefix("sbatch: "))]
+        remedy = "correct launcher.partition, account, qos, gres, cores or constraint, or the accelerators of the provider"
+        return [*checks, failed("a job of ours", tried.error, remedy)]
+
     async def submit(self, job: Job, files: Mapping[str, bytes], expires: float) -> None:
         async with self._login() as shell:
             await deliver(shell, self.launcher.folder)
@@ -111,38 +145,45 @@ class Slurm(Place[SlurmLauncher]):
             await self._do(
                 shell,
                 f"cd {folder} || exit 1; known=$({_CALL} squeue -h --me -n {name} -o %i) || exit 1; "
-                f"if [ -n \"$known\" ]; then echo \"$known\" | head -n 1 > job; exit 0; fi; "
+                f'if [ -n "$known" ]; then echo "$known" | head -n 1 > job; exit 0; fi; '
                 f"{_CALL} sbatch --parsable {options} {_BATCH} > job.part && mv -f job.part job",
             )
 
     def options(self, job: Job) -> list[str]:
         """sbatch's options of a trial."""
-        declared, trial = self.launcher, job.trial
-        asked, nodes = trial.workload.needs, trial.workload.nodes
+        trial = job.trial
         given = {
             "job-name": job.name,
             "comment": f"plumbline {trial.trial_id}",
             "chdir": job.folder,
             "output": LOG,
             "open-mode": "append",
-            "nodes": str(nodes),
-            "ntasks-per-node": "1",
-            "time": str(max(1, math.ceil(declared.timeout / 60))),
-            **{field: value for field in ("partition", "account", "qos", "reservation", "constraint") if (value := getattr(declared, field))},
         }
-        accelerator: Accelerator = trial.provider.accelerator
-        cores = declared.cores or (accelerator.count if accelerator.kind == "cpu" else None)
-        if cores is not None:
-            given["cpus-per-task"] = str(cores)
-        if accelerator.kind != "cpu":
-            given["gres"] = f"{declared.gres or 'gpu'}:{asked.count}"
-        if declared.memory is not None:
-            given["mem"] = f"{math.ceil(declared.memory / 2**20)}M"
         if trial.placement == "fresh_node" and trial.avoid_nodes:
             given["exclude"] = ",".join(trial.avoid_nodes)
         if trial.on_nodes:
             given["nodelist"] = ",".join(trial.on_nodes)
-        return [*(f"--{name}={value}" for name, value in given.items()), *(["--exclusive"] if declared.exclusive else []), "--no-requeue"]
+        own = (f"--{name}={value}" for name, value in given.items())
+        return [*own, *self._request(trial.provider, trial.workload.needs.count, trial.workload.nodes), "--no-requeue"]
+
+    def _request(self, provider: Provider, count: int, nodes: int) -> list[str]:
+        """sbatch's options of `nodes` nodes with `count` accelerators each."""
+        declared, accelerator = self.launcher, provider.accelerator
+        fields = ("partition", "account", "qos", "reservation", "constraint")
+        given = {
+            "nodes": str(nodes),
+            "ntasks-per-node": "1",
+            "time": str(max(1, math.ceil(declared.timeout / 60))),
+            **{field: value for field in fields if (value := getattr(declared, field))},
+        }
+        cores = declared.cores or (accelerator.count if accelerator.kind == "cpu" else None)
+        if cores is not None:
+            given["cpus-per-task"] = str(cores)
+        if accelerator.kind != "cpu":
+            given["gres"] = f"{declared.gres or 'gpu'}:{count}"
+        if declared.memory is not None:
+            given["mem"] = f"{math.ceil(declared.memory / 2**20)}M"
+        return [*(f"--{name}={value}" for name, value in given.items()), *(["--exclusive"] if declared.exclusive else [])]
 
     def _batch_script(self, job: Job) -> str:
         nodes = job.trial.workload.nodes
@@ -203,7 +244,12 @@ class Slurm(Place[SlurmLauncher]):
 
     async def ended_as(self, name: str) -> JobState | None:
         async with self._login() as shell:
-            job = (await shell.get(f"{launch_folder(self.launcher, name)}/job", 100) or b"").decode("utf-8", "replace").strip().partition(";")[0]
+            job = (
+                (await shell.get(f"{launch_folder(self.launcher, name)}/job", 100) or b"")
+                .decode("utf-8", "replace")
+                .strip()
+                .partition(";")[0]
+            )
             if not job.isdigit():
                 return None
             out = await shell.ask(f"{_CALL} sacct -n -P -X -j {job} -o JobName,State,Reason,Submit,Start,NodeList")
@@ -236,7 +282,10 @@ class Slurm(Place[SlurmLauncher]):
     def waited(self, view: View, seconds: float) -> Outcome:
         reason = view.job.reason if view.job else "None"
         failure = class_of_wait(reason, theirs=self.launcher.operated_by == "provider")
-        return failure, f"the job waited {seconds:.0f} s for {reason}, of at most {self.launcher.schedule_timeout:g} s (launcher.schedule_timeout)"
+        return (
+            failure,
+            f"the job waited {seconds:.0f} s for {reason}, of at most {self.launcher.schedule_timeout:g} s (launcher.schedule_timeout)",
+        )
 
     def ended(self, word: str, reason: str) -> Outcome:
         failure = ENDED.get(word)
