@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -286,7 +287,8 @@ def test_a_lost_node_is_the_providers(batch: Batch) -> None:
         assert running.wait(90) != 0
     finally:
         for name in ("n1", "n2"):
-            batch.cluster.run("scontrol", "update", f"nodename={name}", "state=resume")
+            with suppress(subprocess.CalledProcessError):  # it may be back by itself
+                batch.cluster.run("scontrol", "update", f"nodename={name}", "state=resume")
     (record,) = records(trial)
     assert record.failure_class == "provider_fault", record.failure_detail
     assert "NODE_FAIL" in (record.failure_detail or "")
@@ -320,7 +322,7 @@ def test_a_doctor_says_what_a_launch_would_meet(batch: Batch) -> None:
     assert {"login", "clock", "folder", "Python", "harness"} < set(sound)
     assert ("a job of ours" if batch.kind == "slurm" else "programs of the guard") in sound
     assert "torch" in checked(python="/usr/bin/python3")["Python"].found
-    assert "No such file" in checked(python="/nowhere/python")["Python"].found
+    assert "not found" in checked(python="/nowhere/python")["Python"].found
     assert checked(folder="/proc/nowhere")["folder"].status == "failed"
     if batch.kind == "slurm":
         assert checked(partition="nowhere")["partition"].status == "failed"

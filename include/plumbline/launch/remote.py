@@ -330,12 +330,12 @@ class RemoteLauncher(Launcher, Generic[A]):
         """Submit, poll and collect in this process. `store`: the home store. A process that is ended cancels; one that dies leaves the launch,
         which the next try adopts and `settle` ends."""
         attempt, record = self.adopt({"campaign_id": trial.campaign_id, "trial_id": trial.trial_id})
-        if record is None and not attempt.began:
-            with suppress(BadDeclaration):
-                record = self.create(attempt, lambda: self.submit(attempt))
-        if record is not None or not attempt.unfinished:
-            return record or self._recorded(attempt)
         try:
+            if record is None and not attempt.began:
+                with suppress(BadDeclaration):
+                    record = self.create(attempt, lambda: self.submit(attempt))
+            if record is not None or not attempt.unfinished:
+                return record or self._recorded(attempt)
             return self.collect(attempt, asyncio.run(self._wait(attempt)))
         except BaseException:
             tolerate(

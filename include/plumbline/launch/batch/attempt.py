@@ -101,7 +101,7 @@ class BatchAttempt(RemoteAttempt):
     def expires(self) -> float:
         """Unix seconds after which nothing of it should run."""
         waits = self.launcher.start_wait_s + self.launcher.timeout + self.launcher.unreachable_timeout
-        return self.requested_at.timestamp() + waits + 600.0
+        return float(self.requested_at.timestamp() + waits + 600.0)
 
     def keep(self) -> None:
         """Store its state."""
@@ -113,8 +113,8 @@ class BatchAttempt(RemoteAttempt):
         return bool(insist(lambda: place.lives(self.name), place))
 
     def goes_on(self) -> bool:
-        # A job that ended well while no process looked is collected, not launched again.
-        return self.submitted and self.lives()
+        # Its process may have been killed between the place's answer and the word that it was submitted.
+        return self.lives()
 
     def record(
         self,

@@ -6,7 +6,7 @@ import asyncio
 import json
 import shlex
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Collection, Coroutine
 from typing import Any
 
 from plumbline.declarations import Declarations, Provider
@@ -84,7 +84,7 @@ async def _folder(shell: Shell, folder: str) -> DoctorCheck:
     return ok("folder", f"{folder} at {shell.place}" + ("" if free is None else f", {free / 2**30:.0f} GiB free"))
 
 
-async def _python(shell: Shell, python: str, kinds: set[str]) -> DoctorCheck:
+async def _python(shell: Shell, python: str, kinds: Collection[str]) -> DoctorCheck:
     names = [*_NEEDED, *(name for kind in sorted(kinds) for name in _BY_KIND.get(kind, ()))]
     answer = await shell.ask(f"{shlex.quote(python)} -c {shlex.quote(_ASKED)} {' '.join(names)}")
     try:

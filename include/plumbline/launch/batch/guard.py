@@ -13,11 +13,12 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 _POLL_S = 0.2
 _END_S = 20.0
-LATE, STOPPED = "timeout", "stopped"
+LATE, STOPPED, STOP = "timeout", "stopped", "stop"
 
 
 def _write(file: Path, text: str) -> None:
@@ -26,9 +27,9 @@ def _write(file: Path, text: str) -> None:
     part.replace(file)
 
 
-def _locked(path: Path, until: float, stopped: list[int]) -> int | None:
+def _locked(path: Path, until: float, stopped: Callable[[], bool]) -> int | None:
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    while not stopped:
+    while not stopped():
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return descriptor
@@ -50,15 +51,20 @@ def main() -> int:
     parser.add_argument("--reaper", required=True, help="the program that ends every descendant")
     parser.add_argument("command", nargs="+")
     options = parser.parse_args()
-    stopped: list[int] = []
+    signals: list[int] = []
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, lambda received, _: stopped.append(received))
+        signal.signal(number, lambda received, _: signals.append(received))
+
+    def stopped() -> bool:
+        # The file, because a request to stop may come before anybody knows this process.
+        return bool(signals) or (options.folder / STOP).exists()
+
     alive = _locked(options.folder / "alive", time.time() + 5.0, stopped)
     if alive is None:
         return 1  # another one guards this launch
     _write(options.folder / "guard", str(os.getpid()))
-    if stopped or (hold := _locked(options.lock, time.time() + options.wait, stopped)) is None:
-        _write(options.folder / "end", STOPPED if stopped else "busy")
+    if stopped() or (hold := _locked(options.lock, time.time() + options.wait, stopped)) is None:
+        _write(options.folder / "end", STOPPED if stopped() else "busy")
         return 1
     _write(options.folder / "began", f"{time.time():.3f}")
     cpus = ",".join(map(str, sorted(os.sched_getaffinity(0))))
@@ -75,8 +81,8 @@ def main() -> int:
         )
     deadline, end = time.monotonic() + options.limit, ""
     while process.poll() is None:
-        if not end and (stopped or time.monotonic() > deadline):
-            end = STOPPED if stopped else LATE
+        if not end and (stopped() or time.monotonic() > deadline):
+            end = STOPPED if stopped() else LATE
             process.send_signal(signal.SIGTERM)  # it gives the trial the grace time, then kills
         time.sleep(_POLL_S)
     _write(options.folder / "end", end or f"exit {process.returncode}")

@@ -74,7 +74,8 @@ class BatchJobs(RemoteLauncher[BatchAttempt]):
         launcher = _DECLARED.validate_json(ticket["launcher"])
         place, name = place_of(launcher), str(ticket["launch"])
         failures = RequestFailures(launcher.unreachable_timeout, place.word)
-        offset, rest, known = 0, b"", {}
+        offset, rest = 0, b""
+        known: dict[str, Any] = {}
         since = max(float(ticket["requested"]), time.time() - launcher.schedule_timeout)
         while True:
             try:

@@ -113,8 +113,8 @@ class Machines(Place[SshLauncher]):
     async def cancel(self, names: Sequence[str]) -> None:
         folders = " ".join(shlex.quote(launch_folder(self.launcher, name)) for name in names)
         script = (
-            f"for each in {folders}; do for of in $each $each/node-*; do [ -f $of/guard ] && [ -e $of/alive ] "
-            "&& ! flock -n $of/alive true && kill -TERM $(cat $of/guard); done; done; true"
+            f"for each in {folders}; do for of in $each $each/node-*; do [ -d $of ] || continue; : > $of/stop; "
+            "[ -f $of/guard ] && [ -e $of/alive ] && ! flock -n $of/alive true && kill -TERM $(cat $of/guard); done; done; true"
         )
         async with self._logins() as shells:
             for shell in shells:
