@@ -99,6 +99,10 @@ def sshd(folder: Path, **variables: str) -> Iterator[Sshd]:
         server.stop()
 
 
+class NoSlurm(Exception):
+    """Slurm is installed and its daemons do not run on this machine, as in a container whose host name has no address."""
+
+
 @dataclass
 class SlurmCluster:
     """slurmctld and two slurmd. `conf`: SLURM_CONF."""
@@ -163,10 +167,14 @@ def slurm(folder: Path) -> Iterator[SlurmCluster]:
         f"ReturnToService=2\nKillWait=3\nSlurmdTimeout=10\nInactiveLimit=0\nGresTypes=gpu\n{nodes}PartitionName=gpu Nodes=n[1-2] Default=YES MaxTime=01:00:00 State=UP\n"
     )
     try:
-        cluster.start_controller()
-        for name in ("n1", "n2"):
-            cluster.start_node(name)
-        _until(lambda: cluster.run("sinfo", "-h", "-N", "-o", "%T").split() == ["idle", "idle"], 60)
+        try:
+            cluster.start_controller()
+            for name in ("n1", "n2"):
+                cluster.start_node(name)
+            _until(lambda: cluster.run("sinfo", "-h", "-N", "-o", "%T").split() == ["idle", "idle"], 60)
+        except (subprocess.CalledProcessError, AssertionError) as error:
+            log = folder / "slurmctld.log"
+            raise NoSlurm(f"Slurm does not start here: {error}; {log.read_text()[-300:] if log.exists() else ''}") from error
         yield cluster
     finally:
         for name in ("n1", "n2"):

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -18,7 +18,7 @@ from typing import Any
 import psutil
 import pytest
 from tests.data.result_documents import provider
-from tests.fakes.logins import SlurmCluster, Sshd, needs_slurm, needs_sshd, slurm, sshd
+from tests.fakes.logins import NoSlurm, SlurmCluster, Sshd, needs_slurm, needs_sshd, slurm, sshd
 from tests.fakes.quick_python import search_path
 from tests.fakes.trials import a_trial, declared
 
@@ -109,12 +109,13 @@ def until(holds: Callable[[], Any], seconds: float = 60.0) -> None:
 @pytest.fixture(scope="module")
 def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Sshd, SlurmCluster | None]]:
     folder = tmp_path_factory.mktemp("login")
-    if needs_slurm.args[0]:
-        with sshd(folder / "sshd") as server:
-            yield server, None
-        return
-    with slurm(folder / "slurm") as cluster, sshd(folder / "sshd", SLURM_CONF=str(cluster.conf)) as server:
-        yield server, cluster
+    with ExitStack() as stack:
+        cluster = None
+        if not needs_slurm.args[0]:
+            with suppress(NoSlurm):
+                cluster = stack.enter_context(slurm(folder / "slurm"))
+        settings = {} if cluster is None else {"SLURM_CONF": str(cluster.conf)}
+        yield stack.enter_context(sshd(folder / "sshd", **settings)), cluster
 
 
 @pytest.fixture(params=["ssh", "slurm"])
@@ -123,7 +124,7 @@ def batch(
 ) -> Batch:
     login, cluster = servers
     if request.param == "slurm" and cluster is None:
-        pytest.skip("needs slurmctld, slurmd, munge and root")
+        pytest.skip("needs slurmctld, slurmd, munge and root, and daemons that start here")
     monkeypatch.setenv("PLUMBLINE_HOME", str(tmp_path / "home"))
     monkeypatch.delenv("PLUMBLINE_RESULTS_URL", raising=False)
     monkeypatch.setenv("AIRFLOW_CONN_LOGIN", login.connection())

@@ -131,6 +131,7 @@ PLACES = (
             "archive.backup",
             "archive.shelves",
             "cli.output",
+            "launch.batch.launcher",
             "cli.trial",
             "dashboard.pages.promises",
             "declarations.last_valid",
@@ -144,6 +145,13 @@ PLACES = (
             "workflows.transfer",
             "workflows.workload_from_log",
         ),
+    ),
+    StoragePlace(
+        "the harness, and the files of trials that run as jobs, on the provider's own machines",
+        "named",
+        "launcher.folder there",
+        "the harness is sent again; a trial of which nothing came back is measured again",
+        ("launch.batch.guard", "launch.batch.harness_copy"),
     ),
     StoragePlace(
         "what a command writes for its caller: backups, exports, packs, claims, previews, kubeconfigs, declarations",

@@ -73,7 +73,7 @@ def _launched(record: LaunchRecord) -> tuple[MetricRow, ...]:
         queued = _elapsed(
             *(next((e.utc for e in record.events if e.name == name and e.clock == "cluster"), None) for name in ("created", "scheduled"))
         )
-        return _metric("provisioning_lead_time", _cluster_lead(record), 1), _metric("queue_time", queued, 1)
+        return _metric("provisioning_lead_time", _cluster_lead(record), 1), _metric("job_queue_time", queued, 1)
     requested = next((event.monotonic_s for event in record.events if event.name == "requested"), None)
     ready = [event.monotonic_s for event in record.events if event.name == NODE_READY]
     return (

@@ -31,7 +31,7 @@ _NO_POD = {
     "local": "a process on this machine is started: there is no pod",
     "simulated": "the simulation has no pods",
     "endpoint": "the endpoint's server already runs",
-    "slurm": "a job of Slurm's has no pod: see queue_time",
+    "slurm": "a job of Slurm's has no pod: see job_queue_time",
     "ssh": "a command of a machine has no pod",
 }
 

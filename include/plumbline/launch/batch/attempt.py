@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from plumbline.declarations import Trial
 from plumbline.declarations.providers.batch import BatchLauncher
 from plumbline.launch import stores
-from plumbline.launch.batch.place import Place
+from plumbline.launch.batch.place import JobPlace
 from plumbline.launch.failures import RequestFailed, Unreachable
 from plumbline.launch.remote import UNFINISHED, RemoteAttempt, RequestFailures
 from plumbline.results import Event, FailureClass, InvalidResult, LaunchRecord, ResultStore
@@ -27,13 +27,13 @@ PATIENCE_S = 60.0
 _PLACES = {"slurm": "plumbline.launch.batch.slurm:Slurm", "ssh": "plumbline.launch.batch.machine:Machines"}
 
 
-def place_of(launcher: BatchLauncher) -> Place[Any]:
+def place_of(launcher: BatchLauncher) -> JobPlace[Any]:
     """Where the jobs of a declaration run."""
-    place: Place[Any] = resolve_name(_PLACES[launcher.kind])(launcher)
+    place: JobPlace[Any] = resolve_name(_PLACES[launcher.kind])(launcher)
     return place
 
 
-def insist(question: Any, place: Place[Any], patience_s: float = PATIENCE_S) -> Any:
+def insist(question: Any, place: JobPlace[Any], patience_s: float = PATIENCE_S) -> Any:
     """The answer to a question; asked again for `patience_s` while the place does not answer. `question`: makes its coroutine. Unreachable."""
     failures = RequestFailures(patience_s, place.word)
     while True:
@@ -89,7 +89,7 @@ class BatchAttempt(RemoteAttempt):
         return declared
 
     @property
-    def place(self) -> Place[Any]:
+    def place(self) -> JobPlace[Any]:
         return place_of(self.launcher)
 
     @property

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import shlex
 import time
 from collections.abc import Callable, Collection, Coroutine
@@ -11,7 +10,7 @@ from typing import Any
 
 from plumbline.declarations import Declarations, Provider
 from plumbline.launch.batch.harness_copy import deliver
-from plumbline.launch.batch.place import Place
+from plumbline.launch.batch.place import JobPlace
 from plumbline.launch.batch.shell import Shell
 from plumbline.launch.doctor_check import DoctorCheck, failed, ok, skipped, unknown
 from plumbline.launch.failures import ApiRefused, BadDeclaration, RequestFailed
@@ -20,13 +19,12 @@ _MOST_OFFSET_S = 2.0
 _NEEDED = ("cryptography", "fsspec", "numpy", "psutil", "pyarrow", "pydantic", "yaml")
 _BY_KIND = {"training": ("torch",), "inference": ("tritonclient", "tokenizers")}
 _ASKED = """
-import importlib.metadata as m, importlib.util as u, json, sys
-names = sys.argv[1:]
-print(json.dumps([sys.version.split()[0], [n for n in names if u.find_spec(n) is None]]))
+import importlib.util, sys
+print("found", sys.version.split()[0], *(name for name in sys.argv[1:] if importlib.util.find_spec(name) is None))
 """
 
 
-def check_place(declared: Declarations, provider: Provider, place: Place[Any]) -> list[DoctorCheck]:
+def check_place(declared: Declarations, provider: Provider, place: JobPlace[Any]) -> list[DoctorCheck]:
     """All checks; what needs a login is left out where there is none."""
     try:
         return asyncio.run(_check(declared, provider, place))
@@ -36,7 +34,7 @@ def check_place(declared: Declarations, provider: Provider, place: Place[Any]) -
         return [failed("login", str(problem), "let Airflow's workers and triggerer reach it, and its user log in with that key")]
 
 
-async def _check(declared: Declarations, provider: Provider, place: Place[Any]) -> list[DoctorCheck]:
+async def _check(declared: Declarations, provider: Provider, place: JobPlace[Any]) -> list[DoctorCheck]:
     launcher = place.launcher
     async with place.logins() as shells:
         checks = [ok("login", ", ".join(shell.place for shell in shells))]
@@ -87,10 +85,10 @@ async def _folder(shell: Shell, folder: str) -> DoctorCheck:
 async def _python(shell: Shell, python: str, kinds: Collection[str]) -> DoctorCheck:
     names = [*_NEEDED, *(name for kind in sorted(kinds) for name in _BY_KIND.get(kind, ()))]
     answer = await shell.ask(f"{shlex.quote(python)} -c {shlex.quote(_ASKED)} {' '.join(names)}")
-    try:
-        version, missing = json.loads(answer.text)
-    except ValueError:
+    said, *words = answer.text.split() or [""]
+    if answer.status != 0 or said != "found":
         return failed("Python", f"{shell.place}: {answer.error or python}", "correct launcher.python; see docs/slurm-and-ssh.md")
+    version, *missing = words
     if missing:
         return failed("Python", f"{python} lacks {', '.join(missing)}", f"{python} -m pip install {' '.join(missing)}")
     return ok("Python", f"{version} with {', '.join(names)}")

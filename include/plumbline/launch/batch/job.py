@@ -16,7 +16,7 @@ TRIAL, START, LOG, STORE, KEY = "trial.json", "start.sh", "log", "store", "key"
 
 
 @dataclass(frozen=True)
-class Job:
+class BatchJob:
     """One attempt of a trial as commands there. `name`: of the launch."""
 
     trial: Trial

@@ -21,12 +21,12 @@ from plumbline.launch.batch import polling
 from plumbline.launch.batch.attempt import BatchAttempt, insist, place_of
 from plumbline.launch.batch.doctor import check_place
 from plumbline.launch.batch.harness_copy import harness_copy
-from plumbline.launch.batch.job import KEY, STORE, TRIAL, Job
+from plumbline.launch.batch.job import KEY, STORE, TRIAL, BatchJob
 from plumbline.launch.batch.look import PIECE_BYTES, Seen
-from plumbline.launch.batch.place import Place, View
+from plumbline.launch.batch.place import JobPlace, View
 from plumbline.launch.batch.slurm import ENDED, waits_in_vain
 from plumbline.launch.doctor_check import DoctorCheck
-from plumbline.launch.failures import ApiRefused, Outcome, ProcessEnd, RequestFailed, TrialFailure, Unreachable, trial_outcome
+from plumbline.launch.failures import ApiRefused, Outcome, ProcessEnd, RequestFailed, TrialFailure, Unreachable, is_usable, trial_outcome
 from plumbline.launch.leftovers import Leftovers
 from plumbline.launch.remote import Poll, RemoteLauncher, RequestFailures, Stop, Ticket, tolerate
 from plumbline.results import LaunchRecord, ResultStore, log_transport
@@ -57,7 +57,7 @@ class BatchJobs(RemoteLauncher[BatchAttempt]):
         files = {TRIAL: attempt.trial.model_dump_json(indent=1).encode()}
         if attempt.key is not None:
             files[KEY] = attempt.key.private_hex.encode()
-        job, place = Job(attempt.trial, attempt.name, harness_copy()), attempt.place
+        job, place = BatchJob(attempt.trial, attempt.name, harness_copy()), attempt.place
         insist(lambda: place.submit(job, files, attempt.expires), place)
         attempt.submitted = True
         attempt.keep()
@@ -136,7 +136,7 @@ class BatchJobs(RemoteLauncher[BatchAttempt]):
         return record
 
     def _outcome(
-        self, attempt: BatchAttempt, place: Place[Any], known: Mapping[str, Any], stop: Stop | None, tail: str
+        self, attempt: BatchAttempt, place: JobPlace[Any], known: Mapping[str, Any], stop: Stop | None, tail: str
     ) -> tuple[Any, str | None, int | None]:
         end, state = str(known.get("end") or ""), str(known.get("state") or "")
         code = int(end[5:]) if end.startswith("exit ") and end[5:].lstrip("-").isdigit() else None
@@ -145,7 +145,7 @@ class BatchJobs(RemoteLauncher[BatchAttempt]):
         outcome: Outcome
         if stop is not None and stop.reason == "refused":
             outcome = place.refused(stop.detail)
-        elif code in (0, 3):
+        elif code in (0, 3) and (state not in ENDED or is_usable(attempt.validity())):
             outcome = trial_outcome(ProcessEnd(code, None, ""), attempt.home, attempt.folder, tail)
         elif known.get("late"):
             outcome = (known["late"][0], known["late"][1])
@@ -167,7 +167,7 @@ class BatchJobs(RemoteLauncher[BatchAttempt]):
             outcome = place.ended(state, str(known.get("reason") or ""))
         return outcome[0], outcome[1], code
 
-    def _fetch(self, attempt: BatchAttempt, place: Place[Any]) -> bytes:
+    def _fetch(self, attempt: BatchAttempt, place: JobPlace[Any]) -> bytes:
         """Copy the job's result and log home; its log."""
         name, rules = attempt.name, load_upkeep().evidence
         log: bytes = insist(lambda: place.log(name, _LOG_BYTES), place)
@@ -248,13 +248,13 @@ def over(view: View) -> bool:
     return not view.seen.there or view.job is None or view.job.word in ("COMPLETED", "FAILED") or view.job.word in ENDED
 
 
-def _place(provider: Provider) -> Place[Any]:
+def _place(provider: Provider) -> JobPlace[Any]:
     launcher = provider.launcher
     assert isinstance(launcher, BatchLauncher)
     return place_of(launcher)
 
 
-def _late(place: Place[Any], view: View, since: float, now: float) -> Outcome | None:
+def _late(place: JobPlace[Any], view: View, since: float, now: float) -> Outcome | None:
     """Why a job is given up that has no node yet, or whose harness does not start."""
     if view.seen.began is not None or view.job is None:
         return None
@@ -266,7 +266,7 @@ def _late(place: Place[Any], view: View, since: float, now: float) -> Outcome | 
     return None
 
 
-def _end(place: Place[Any], name: str) -> View:
+def _end(place: JobPlace[Any], name: str) -> View:
     """Cancel what lives, wait until it is gone, and look once more."""
     until = time.monotonic() + _GONE_S
     while insist(lambda: place.lives(name), place):

@@ -11,9 +11,9 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 from plumbline.declarations import Provider
 from plumbline.declarations.providers.batch import SshLauncher
 from plumbline.launch.batch.harness_copy import deliver
-from plumbline.launch.batch.job import LOG, START, Job, launch_folder
+from plumbline.launch.batch.job import LOG, START, BatchJob, launch_folder
 from plumbline.launch.batch.look import look_script, read_looks
-from plumbline.launch.batch.place import JobState, Ours, Place, View, listed_launches, put_files, remove_folder, stored_files
+from plumbline.launch.batch.place import JobPlace, JobState, Ours, View, listed_launches, put_files, remove_folder, stored_files
 from plumbline.launch.batch.shell import Shell, login, login_options
 from plumbline.launch.doctor_check import DoctorCheck, failed, ok
 from plumbline.launch.failures import Outcome, RequestFailed
@@ -21,7 +21,7 @@ from plumbline.launch.failures import Outcome, RequestFailed
 _NEEDED = 'for each in flock setsid sha256sum tar stat mktemp; do command -v $each >/dev/null || { echo "this machine has no $each" >&2; exit 1; }; done'
 
 
-class Machines(Place[SshLauncher]):
+class Machines(JobPlace[SshLauncher]):
     """The provider's machines, in the order of ranks."""
 
     word = "the machine"
@@ -57,7 +57,7 @@ class Machines(Place[SshLauncher]):
             checks.append(failed("shared folder", seen, remedy) if apart else ok("shared folder", seen))
         return checks
 
-    async def submit(self, job: Job, files: Mapping[str, bytes], expires: float) -> None:
+    async def submit(self, job: BatchJob, files: Mapping[str, bytes], expires: float) -> None:
         nodes = job.trial.workload.nodes
         first = (await asyncio.to_thread(login_options, self.launcher.logins[0]))["host"]
         async with self._logins(nodes) as shells:
@@ -77,7 +77,7 @@ class Machines(Place[SshLauncher]):
     async def _unknown(self, shell: Shell, folder: str, rank: int) -> bool:
         return (await shell.ask(f"test -e {shlex.quote(folder)}/started.{rank}")).status != 0
 
-    def _start(self, job: Job, rank: int) -> str:
+    def _start(self, job: BatchJob, rank: int) -> str:
         harness, launcher = job.copy.folder(self.launcher.folder), self.launcher
         # Where several nodes of a gang see one folder, the first one's files tell the trial's end.
         guarded = job.folder if rank == 0 else f"{job.folder}/node-{rank}"

@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 
 from plumbline.declarations import Provider
 from plumbline.declarations.providers.batch import BatchLauncher
-from plumbline.launch.batch.job import STORE, Job, launch_folder
+from plumbline.launch.batch.job import STORE, BatchJob, launch_folder
 from plumbline.launch.batch.look import Seen
 from plumbline.launch.batch.shell import Shell
 from plumbline.launch.doctor_check import DoctorCheck
@@ -52,7 +52,7 @@ class Ours:
     lives: bool
 
 
-class Place(ABC, Generic[L]):
+class JobPlace(ABC, Generic[L]):
     """The queue of one provider. All methods: RequestFailed if it does not answer, ApiRefused if it refuses, BadDeclaration."""
 
     word = "the queue"
@@ -69,7 +69,7 @@ class Place(ABC, Generic[L]):
         """What a doctor looks at in this kind of place."""
 
     @abstractmethod
-    async def submit(self, job: Job, files: Mapping[str, bytes], expires: float) -> None:
+    async def submit(self, job: BatchJob, files: Mapping[str, bytes], expires: float) -> None:
         """Request the job, once for its name. `files`: of its folder; `expires`: Unix seconds after which it is forgotten."""
 
     @abstractmethod
@@ -121,11 +121,11 @@ class Place(ABC, Generic[L]):
         return "bad_declaration", detail
 
 
-def meta_line(job: Job, expires: float) -> bytes:
+def meta_line(job: BatchJob, expires: float) -> bytes:
     return json.dumps({"campaign": job.trial.campaign_id, "trial": job.trial.trial_id, "expires": round(expires)}).encode()
 
 
-async def put_files(shell: Shell, job: Job, files: Mapping[str, bytes], expires: float) -> None:
+async def put_files(shell: Shell, job: BatchJob, files: Mapping[str, bytes], expires: float) -> None:
     """Make the launch's folder and write its files."""
     await shell.do(f"umask 077; mkdir -p {shlex.quote(job.folder)}/{STORE} && date +%s.%N > {shlex.quote(job.folder)}/requested")
     for name, data in {**files, _META: meta_line(job, expires)}.items():

@@ -27,7 +27,7 @@ _PASSED = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TZ", "SLURM_CONF
 
 
 @dataclass(frozen=True)
-class Answer:
+class ShellAnswer:
     """The end of a command: exit status, output, and the last lines of its errors."""
 
     status: int
@@ -45,7 +45,7 @@ class Shell(ABC):
     place: str
 
     @abstractmethod
-    async def ask(self, script: str, given: bytes = b"", *, limit_s: float = REQUEST_S, most: int = ANSWER_BYTES) -> Answer:
+    async def ask(self, script: str, given: bytes = b"", *, limit_s: float = REQUEST_S, most: int = ANSWER_BYTES) -> ShellAnswer:
         """Run a script of POSIX shell with `given` on its standard input.
 
         RequestFailed without an answer within `limit_s`, or with one above `most` bytes."""
@@ -77,7 +77,7 @@ class ThisMachine(Shell):
 
     place = "this machine"
 
-    async def ask(self, script: str, given: bytes = b"", *, limit_s: float = REQUEST_S, most: int = ANSWER_BYTES) -> Answer:
+    async def ask(self, script: str, given: bytes = b"", *, limit_s: float = REQUEST_S, most: int = ANSWER_BYTES) -> ShellAnswer:
         environment = {name: os.environ[name] for name in _PASSED if name in os.environ}
         pipe = asyncio.subprocess.PIPE
         process = await asyncio.create_subprocess_exec(
@@ -99,7 +99,7 @@ class Login(Shell):
     def __init__(self, place: str, connection: Any) -> None:
         self.place, self._connection = place, connection
 
-    async def ask(self, script: str, given: bytes = b"", *, limit_s: float = REQUEST_S, most: int = ANSWER_BYTES) -> Answer:
+    async def ask(self, script: str, given: bytes = b"", *, limit_s: float = REQUEST_S, most: int = ANSWER_BYTES) -> ShellAnswer:
         import asyncssh
 
         try:
@@ -114,7 +114,7 @@ class Login(Shell):
             process.close()
 
 
-async def _answer(place: str, process: Any, given: bytes, limit_s: float, most: int) -> Answer:
+async def _answer(place: str, process: Any, given: bytes, limit_s: float, most: int) -> ShellAnswer:
     async def write() -> None:
         with suppress(BrokenPipeError, ConnectionResetError):  # it ended without reading
             process.stdin.write(given)
@@ -138,7 +138,7 @@ async def _answer(place: str, process: Any, given: bytes, limit_s: float, most: 
     if process.returncode is None or (process.returncode < 0 and not out and not error):
         raise RequestFailed(f"{place}: the command was cut off")
     lines = [line.strip() for line in error.decode("utf-8", "replace").splitlines() if line.strip()]
-    return Answer(process.returncode, out, " | ".join(lines[-3:])[-1000:])
+    return ShellAnswer(process.returncode, out, " | ".join(lines[-3:])[-1000:])
 
 
 @asynccontextmanager

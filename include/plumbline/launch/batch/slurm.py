@@ -15,9 +15,9 @@ from plumbline.declarations.providers.batch import SlurmLauncher
 from plumbline.declarations.providers.provider import Provider
 from plumbline.harness.gang.topology import RENDEZVOUS_VARIABLE
 from plumbline.launch.batch.harness_copy import deliver
-from plumbline.launch.batch.job import LOG, START, Job, launch_folder
+from plumbline.launch.batch.job import LOG, START, BatchJob, launch_folder
 from plumbline.launch.batch.look import look_script, read_looks
-from plumbline.launch.batch.place import JobState, Ours, Place, View, listed_launches, put_files, remove_folder, stored_files
+from plumbline.launch.batch.place import JobPlace, JobState, Ours, View, listed_launches, put_files, remove_folder, stored_files
 from plumbline.launch.batch.shell import Shell, login
 from plumbline.launch.doctor_check import DoctorCheck, failed, ok
 from plumbline.launch.failures import ApiRefused, Outcome, RequestFailed
@@ -90,7 +90,7 @@ def class_of_wait(reason: str, *, theirs: bool) -> FailureClass:
     return known or ("insufficient_capacity" if theirs else "launch_timeout")
 
 
-class Slurm(Place[SlurmLauncher]):
+class Slurm(JobPlace[SlurmLauncher]):
     """The cluster behind one login node."""
 
     word = "Slurm"
@@ -131,7 +131,7 @@ class Slurm(Place[SlurmLauncher]):
         remedy = "correct launcher.partition, account, qos, gres, cores or constraint, or the accelerators of the provider"
         return [*checks, failed("a job of ours", tried.error, remedy)]
 
-    async def submit(self, job: Job, files: Mapping[str, bytes], expires: float) -> None:
+    async def submit(self, job: BatchJob, files: Mapping[str, bytes], expires: float) -> None:
         async with self._login() as shell:
             await deliver(shell, self.launcher.folder)
             folder, name = shlex.quote(job.folder), shlex.quote(job.name)
@@ -149,7 +149,7 @@ class Slurm(Place[SlurmLauncher]):
                 f"{_CALL} sbatch --parsable {options} {_BATCH} > job.part && mv -f job.part job",
             )
 
-    def options(self, job: Job) -> list[str]:
+    def options(self, job: BatchJob) -> list[str]:
         """sbatch's options of a trial."""
         trial = job.trial
         given = {
@@ -185,7 +185,7 @@ class Slurm(Place[SlurmLauncher]):
             given["mem"] = f"{math.ceil(declared.memory / 2**20)}M"
         return [*(f"--{name}={value}" for name, value in given.items()), *(["--exclusive"] if declared.exclusive else [])]
 
-    def _batch_script(self, job: Job) -> str:
+    def _batch_script(self, job: BatchJob) -> str:
         nodes = job.trial.workload.nodes
         container = ""
         if self.launcher.image:

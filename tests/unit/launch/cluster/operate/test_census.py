@@ -65,7 +65,7 @@ def test_a_count_is_kept_for_the_providers_page(world: World, two: tuple[str, st
 
 
 def test_the_command_says_what_is_left(world: World, two: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("plumbline.cli.cluster._chosen", lambda _: (world.provider, world.provider.launcher, None))
+    monkeypatch.setattr("plumbline.cli.cluster._reached", lambda *_: (world.provider, None, world.provider.launcher.namespace))
     result = CliRunner().invoke(app, ["cluster", "sweep", world.provider.name, "--campaign", world.trial.campaign_id, "--json"])
     assert result.exit_code == 0, result.output
     said = json.loads(result.stdout)
