@@ -415,7 +415,7 @@ def test_what_was_made_can_be_used(kube: FakeKubernetes, config: Path, monkeypat
     ("words", "told"),
     [
         (["doctor", "nobody"], 'no provider is called "nobody"; expected one of cluster-a'),
-        (["doctor", "local-1core"], "expected a provider of the launcher kubernetes"),
+        (["doctor", "local-1core"], "expected a provider of kubernetes, slurm or ssh"),
         (["doctor", "cluster-a", "--kubeconfig", "nowhere.yaml"], "nowhere.yaml is not a file"),
         (["kubeconfig", "cluster-a", "--lifetime", "90"], "has no unit; expected a duration such as 90d"),
         (["kubeconfig", "cluster-a", "--lifetime", "5min"], "live less than 600 s"),

@@ -39,10 +39,10 @@ def test_each_module_of_the_room_imports_nothing_else_of_ours_but_metrics() -> N
 
 
 def test_another_room_is_noticed() -> None:
-    assert rooms(closure("plumbline.loadclient.wire, plumbline.declarations")) == {
+    assert rooms(closure("plumbline.loadclient.wire, plumbline.declarations.workloads.script")) == {
         "loadclient",
         "declarations",
         "formats",
-        "judgement",
         "metrics",
+        "on_demand",
     }

@@ -6,6 +6,7 @@ from typing import get_args
 
 import pytest
 
+from plumbline import metrics
 from plumbline.declarations.workloads.workload import parse_metric_value
 from plumbline.metrics import METRICS, STATISTICS, Unit, metric
 
@@ -17,6 +18,12 @@ def test_each_row_is_complete() -> None:
         assert (known.warn is None) == (known.page is None), known
         assert known.warn is None or known.page is None or 0 < known.warn <= known.page < 1, known
         assert known.direction != "informative" or known.warn is None, f"{known.name}: which way would it be worse?"
+
+
+def test_a_name_is_of_one_group() -> None:
+    """A second row of a name would replace the first one without a word."""
+    rows = [name for group, table in metrics._TABLES.items() if group != "units" for name in table]
+    assert sorted(rows) == sorted(METRICS)
 
 
 def test_tail_percentiles_never_alarm_alone() -> None:

@@ -34,7 +34,7 @@ class _Question:
 
 
 async def look(launcher: BatchLauncher, name: str, offset: int) -> View:
-    """What is seen of one launch; asked together with the others of its provider. As `Place.look`."""
+    """What is seen of one launch; asked together with the others of its provider. As `JobPlace.look`."""
     key = (id(asyncio.get_running_loop()), launcher.model_dump_json())
     question = _questions.setdefault(key, _Question(launcher))
     return await question.ask(name, offset, lambda: _questions.pop(key, None))
