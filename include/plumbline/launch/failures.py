@@ -21,6 +21,10 @@ class Interrupted(TrialFailure):
     failure_class = "interrupted"
 
 
+class Stopped(Interrupted, KeyboardInterrupt):
+    """A signal asked the process to stop. An event loop lets a KeyboardInterrupt through, and swallows another exception of a callback."""
+
+
 def _kind(name: str, failure_class: FailureClass) -> type[TrialFailure]:
     return type(name, (TrialFailure,), {"failure_class": failure_class, "__module__": __name__})
 

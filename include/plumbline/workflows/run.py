@@ -13,7 +13,7 @@ from plumbline.archive import open_archive
 from plumbline.declarations import Trial, installation, installation_paths
 from plumbline.harness.launcher_protocol import ProgressLine
 from plumbline.launch import progress, stores
-from plumbline.launch.failures import Interrupted, QuotaExceeded, is_retryable, is_usable, raise_failure
+from plumbline.launch.failures import QuotaExceeded, Stopped, is_retryable, is_usable, raise_failure
 from plumbline.launch.registry import launcher_for
 from plumbline.results import InvalidResult, ResultDocument, ResultStore, Validity
 from plumbline.results.document import CONTENTION
@@ -28,10 +28,10 @@ _log = logging.getLogger(__name__)
 
 @contextmanager
 def stopped_by_sigterm() -> Iterator[None]:
-    """Inside, SIGTERM raises Interrupted in the main thread, so that launchers end what they started."""
+    """Inside, SIGTERM raises Stopped, an Interrupted, in the main thread, so that launchers end what they started."""
 
     def stop(number: int, frame: FrameType | None) -> None:
-        raise Interrupted("the task was stopped")
+        raise Stopped("the task was stopped")
 
     before = signal.signal(signal.SIGTERM, stop)
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -266,6 +267,15 @@ def test_sigterm_lets_a_task_clean_up() -> None:
             cleaned.append(True)
     assert cleaned == [True]
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+
+
+def test_sigterm_in_a_callback_of_an_event_loop_is_not_lost() -> None:
+    async def waiting() -> None:
+        asyncio.get_running_loop().call_soon(signal.raise_signal, signal.SIGTERM)
+        await asyncio.sleep(60)
+
+    with pytest.raises(Interrupted), stopped_by_sigterm():
+        asyncio.run(waiting())
 
 
 def test_only_clusters_are_swept() -> None:

@@ -26,7 +26,17 @@ from plumbline.launch.batch.look import PIECE_BYTES, Seen
 from plumbline.launch.batch.place import JobPlace, View
 from plumbline.launch.batch.slurm import ENDED, waits_in_vain
 from plumbline.launch.doctor_check import DoctorCheck
-from plumbline.launch.failures import ApiRefused, Outcome, ProcessEnd, RequestFailed, TrialFailure, Unreachable, is_usable, trial_outcome
+from plumbline.launch.failures import (
+    ApiRefused,
+    Interrupted,
+    Outcome,
+    ProcessEnd,
+    RequestFailed,
+    TrialFailure,
+    Unreachable,
+    is_usable,
+    trial_outcome,
+)
 from plumbline.launch.leftovers import Leftovers
 from plumbline.launch.remote import Poll, RemoteLauncher, RequestFailures, Stop, Ticket, tolerate
 from plumbline.results import LaunchRecord, ResultStore, log_transport
@@ -111,6 +121,8 @@ class BatchJobs(RemoteLauncher[BatchAttempt]):
         known: dict[str, Any] = dict(seen or {})
         try:
             return self._collect(attempt, known, stop)
+        except Interrupted:  # Airflow ends the task; the next try records the attempt
+            raise
         except (ApiRefused, TrialFailure, RequestFailed) as problem:
             # The preliminary record's class says that its end is unknown; `settle` tries again.
             if stop is not None and stop.reason == "refused":
