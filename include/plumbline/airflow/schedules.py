@@ -17,6 +17,10 @@ RESULTS = Asset(name="plumbline_results", uri="x-plumbline://results")
 CHANGES = AssetAlias(name="provider_changed")
 """Outlet of tasks that may detect a change: a mapped task knows its provider only when it runs."""
 
+_LATE = timedelta(minutes=5)
+"""How long after a slot a DAG that is new still runs for it. Airflow's own tenth of the interval is three days of a month: a first `plumbline run`
+would wait for a whole campaign that nobody asked for."""
+
 
 def provider_changed(provider: str) -> Asset:
     """The provider changed since its last results. Each event has {provider, reason (one line), diff [{fact, old, new}], findings [ids], at}."""
@@ -36,7 +40,7 @@ def schedule_of(declared: Declarations, provider: Provider) -> Any:
     """The first of every month at each slot (UTC) of the provider's workloads, or a change of the provider; None if neither starts a run."""
     slots = sorted({slot for w in declared.monthly_workloads(provider) for slot in declared_slots(provider, w)})
     times = [f"{int(minute)} {int(hour)} {MONTHLY_DAY} * *" for hour, minute in (slot.split(":") for slot in slots)]
-    monthly = MultipleCronTriggerTimetable(*times, timezone="UTC") if times else None
+    monthly = MultipleCronTriggerTimetable(*times, timezone="UTC", run_immediately=_LATE) if times else None
     # Without monthly workloads there is no baseline, unless the declaration names the workloads of a change.
     if not provider.watch.enabled or not (monthly or provider.watch.workloads):
         return monthly
