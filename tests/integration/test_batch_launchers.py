@@ -30,6 +30,7 @@ from plumbline.launch.failures import BadDeclaration, TrialFailure
 from plumbline.launch.registry import launcher_for
 from plumbline.launch.remote import UNFINISHED
 from plumbline.results import LaunchRecord
+from plumbline.results.launch_record import launch_metrics
 from plumbline.workflows import collect, run
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -144,6 +145,8 @@ def test_a_trial_is_measured_and_leaves_nothing(batch: Batch) -> None:
     assert (record.launcher, record.failure_class) == (batch.kind, None), record.failure_detail
     assert {"requested", "started", "finished"} <= {event.name for event in record.events}
     assert "measuring" in record.log_tail
+    times = {row.metric: row.value for row in launch_metrics(record)}
+    assert all(times[name] is not None and 0 <= times[name] < 60 for name in ("job_queue_time", "provisioning_lead_time")), times
     document = collect.collect_trial(spec_of(trial))
     assert document["status"] == "valid", document
     assert list((batch.folder / "remote" / "launches").iterdir()) == []
@@ -229,18 +232,23 @@ def test_wrong_keys_and_folders_are_one_sentence(batch: Batch, monkeypatch: pyte
         run.run_trial(spec_of(replace(batch, kind=batch.kind).trial()))
 
 
-@pytest.mark.fault("the login is away while a job measures", ends="measured, one attempt", keeps="the job and its result")
-def test_a_login_that_is_away_loses_nothing(batch: Batch) -> None:
+def assert_measured_while_away(batch: Batch, stop: Callable[[], None], start: Callable[[], None]) -> None:
+    """What is stopped for seconds, from the middle of a trial beyond its end, costs it nothing."""
     trial = batch.trial(lasts_s=4.0)
     running = task(batch, trial)
     until(lambda: begun(batch))
-    batch.login.stop()
+    stop()
     try:
         time.sleep(5)
     finally:
-        batch.login.start()
+        start()
     assert running.wait(120) == 0
     assert [record.failure_class for record in records(trial)] == [None]
+
+
+@pytest.mark.fault("the login is away while a job measures", ends="measured, one attempt", keeps="the job and its result")
+def test_a_login_that_is_away_loses_nothing(batch: Batch) -> None:
+    assert_measured_while_away(batch, batch.login.stop, batch.login.start)
 
 
 def test_a_gang_of_two_meets_at_its_first_node(batch: Batch, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -299,16 +307,7 @@ def test_a_lost_node_is_the_providers(batch: Batch) -> None:
 def test_a_controller_that_is_away_loses_nothing(batch: Batch) -> None:
     if batch.cluster is None or batch.kind == "ssh":
         pytest.skip("needs a Slurm")
-    trial = batch.trial(lasts_s=4.0)
-    running = task(batch, trial)
-    until(lambda: begun(batch))
-    batch.cluster.stop_controller()
-    try:
-        time.sleep(5)
-    finally:
-        batch.cluster.start_controller()
-    assert running.wait(120) == 0
-    assert [record.failure_class for record in records(trial)] == [None]
+    assert_measured_while_away(batch, batch.cluster.stop_controller, batch.cluster.start_controller)
 
 
 def test_a_doctor_says_what_a_launch_would_meet(batch: Batch) -> None:

@@ -19,7 +19,7 @@ CHANGES = AssetAlias(name="provider_changed")
 
 _LATE = timedelta(minutes=5)
 """How long after a slot a DAG that is new still runs for it. Airflow's own tenth of the interval is three days of a month: a first `plumbline run`
-would wait for a whole campaign that nobody asked for."""
+would wait for a whole campaign beside the one that was asked for."""
 
 
 def provider_changed(provider: str) -> Asset:

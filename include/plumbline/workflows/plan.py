@@ -199,6 +199,8 @@ def node_names(provider: Provider, request: RunRequest, now: datetime) -> tuple[
     if request.placement != "each_node":
         return None
     names = launcher_for(provider).discover(provider, now).names
+    if not names:
+        raise PlanError(f"{provider.name} names no node that a trial could use now; expected a cluster that lists its nodes")
     if request.nodes is not None and request.nodes > len(names):
         raise PlanError(f"{provider.name} has {len(names)} nodes that a trial could use now; expected at most as many, or all")
     return names[: request.nodes]

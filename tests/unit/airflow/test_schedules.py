@@ -13,7 +13,6 @@ from airflow.timetables.base import TimeRestriction
 from croniter import croniter
 from tests.fakes.trials import declared
 
-from plumbline.airflow import schedules
 from plumbline.airflow.schedules import provider_changed, schedule_of
 from plumbline.declarations import Provider
 from plumbline.declarations.providers.provider import MonitoringConfig
@@ -68,7 +67,9 @@ def test_without_a_monthly_rerun_only_a_change_that_is_declared_to_measure_somet
 @pytest.mark.parametrize(("after", "own"), [(timedelta(minutes=2), True), (timedelta(hours=1), False), (timedelta(days=2), False)])
 def test_a_new_dag_runs_for_a_slot_just_past_and_for_no_earlier_one(after: timedelta, own: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """The scheduler's own class: what `plumbline run` meets in a new home on one of the first days of a month."""
-    made = trigger.CronTriggerTimetable("0 2 1 * *", timezone="UTC", run_immediately=schedules._LATE)
+    made = trigger.CronTriggerTimetable(
+        "0 2 1 * *", timezone="UTC", run_immediately=schedule(watched(enabled=False)).timetables[0].run_immediately
+    )
     slot = datetime(2026, 12, 1, 2, tzinfo=timezone.utc)
     monkeypatch.setattr(trigger, "utcnow", lambda: slot + after)
     first = made.next_dagrun_info(last_automated_data_interval=None, restriction=TimeRestriction(None, None, catchup=False))

@@ -65,14 +65,7 @@ class BatchLauncher(LauncherBase):
     def unsuitable(self, workload: AnyWorkload) -> str | None:
         if (wrong := super().unsuitable(workload)) is not None:
             return wrong
-        variable = workload.folder_variable
-        if variable is None or variable in self.env:
-            return None
-        what, instead = ("task.files", "git") if workload.kind == "training" else ("requests.prompts", "url")
-        return (
-            f"its {what} are private files, which are not sent there; expected source: {instead}, or launcher.env with {variable} as the "
-            "folder that has them"
-        )
+        return self.unsent_files(workload, "which are not sent there", "the folder that has them")
 
 
 class SlurmLauncher(BatchLauncher):
@@ -100,8 +93,6 @@ class SlurmLauncher(BatchLauncher):
         "us",
         description="who else fills and closes the nodes; `provider`: the provider alone, so that a long queue is its lack of capacity",
     )
-
-    chooses_nodes: ClassVar[bool] = True
 
     @property
     def trials_at_a_time(self) -> int:

@@ -220,6 +220,14 @@ class LauncherBase(Declared):
         nodes, most = workload.nodes, self.most_nodes
         return f"it needs {nodes} nodes, but a {self.kind} provider has {'one' if most == 1 else most}" if nodes > most else None
 
+    def unsent_files(self, workload: AnyWorkload, why: str, folder: str) -> str | None:
+        """Why a workload with private files cannot run elsewhere, unless a variable names `folder` there; None if it has none, or one does."""
+        variable = workload.folder_variable
+        if variable is None or variable in self.given_variables:
+            return None
+        what, instead = ("task.files", "git") if workload.kind == "training" else ("requests.prompts", "url")
+        return f"its {what} are private files, {why}; expected source: {instead}, or launcher.env with {variable} as {folder}"
+
     def server_mismatch(self, workload: AnyWorkload) -> str | None:
         """Whether the launcher starts the workload's server, with the client beside it."""
         if workload.kind == "training":

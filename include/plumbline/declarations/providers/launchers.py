@@ -289,14 +289,7 @@ class KubernetesLauncher(LauncherBase):
     def unsuitable(self, workload: AnyWorkload) -> str | None:
         if (wrong := self.server_mismatch(workload)) is not None:
             return wrong
-        variable = workload.folder_variable
-        if variable is None or variable in self.env:
-            return None
-        what, instead = ("task.files", "git") if workload.kind == "training" else ("requests.prompts", "url")
-        return (
-            f"its {what} are private files, which no pod is sent; expected source: {instead}, or launcher.env with {variable} as the folder "
-            "of a volume that has them"
-        )
+        return self.unsent_files(workload, "which no pod is sent", "the folder of a volume that has them")
 
     def missing(self, workload: AnyWorkload) -> str | None:
         if self.image_for(workload.kind, workload.own_image) is None:

@@ -180,7 +180,7 @@ def pods(declared: Declarations | None) -> Iterator[DoctorCheck]:
     if declared is None:
         return
     for provider in (p for p in declared.enabled_providers() if p.launcher.outlasts_task):
-        check, counted = f"pods on {provider.name}", stored_leftovers(provider.name)
+        check, counted = f"{'pods' if provider.launcher.runs_pods else 'jobs'} on {provider.name}", stored_leftovers(provider.name)
         if counted is None:
             yield unknown(check, "not counted yet", f"wait for `{UPKEEP_DAG}`, which counts hourly")
         elif counted.expired:

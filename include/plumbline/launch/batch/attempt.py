@@ -56,7 +56,6 @@ class BatchAttempt(RemoteAttempt):
     trial: Trial
     home: ResultStore
     requested_at: datetime
-    submitted: bool = False
     key: KeyPair | None = field(default=None, repr=False)
 
     @classmethod
@@ -76,7 +75,7 @@ class BatchAttempt(RemoteAttempt):
         trial = home.trial(folder)
         try:
             state = json.loads(home.get(f"{folder}/{_STATE}"))
-            return cls(trial, home, datetime.fromisoformat(state["requested_at"]), bool(state["submitted"]))
+            return cls(trial, home, datetime.fromisoformat(state["requested_at"]))
         except FileNotFoundError:
             return cls(trial, home, datetime.now(timezone.utc))
         except (ValueError, KeyError, TypeError, RecursionError) as error:
@@ -105,16 +104,12 @@ class BatchAttempt(RemoteAttempt):
 
     def keep(self) -> None:
         """Store its state."""
-        state = {"requested_at": self.requested_at.isoformat(), "submitted": self.submitted}
+        state = {"requested_at": self.requested_at.isoformat()}
         self.home.put(f"{self.folder}/{_STATE}", json.dumps(state).encode())
 
     def lives(self) -> bool:
         place = self.place
         return bool(insist(lambda: place.lives(self.name), place))
-
-    def goes_on(self) -> bool:
-        # Its process may have been killed between the place's answer and the word that it was submitted.
-        return self.lives()
 
     def record(
         self,

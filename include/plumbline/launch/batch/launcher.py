@@ -1,4 +1,4 @@
-"""Launchers of jobs: Slurm's, and those of machines by SSH. The same steps; `Place` is what differs."""
+"""Launchers of jobs: Slurm's, and those of machines by SSH. The same steps; `JobPlace` is what differs."""
 
 from __future__ import annotations
 
@@ -34,7 +34,6 @@ from plumbline.launch.failures import (
     RequestFailed,
     TrialFailure,
     Unreachable,
-    is_usable,
     trial_outcome,
 )
 from plumbline.launch.leftovers import Leftovers
@@ -69,8 +68,6 @@ class BatchJobs(RemoteLauncher[BatchAttempt]):
             files[KEY] = attempt.key.private_hex.encode()
         job, place = BatchJob(attempt.trial, attempt.name, harness_copy()), attempt.place
         insist(lambda: place.submit(job, files, attempt.expires), place)
-        attempt.submitted = True
-        attempt.keep()
 
     def ticket(self, attempt: BatchAttempt) -> Ticket:
         return {
@@ -157,7 +154,7 @@ class BatchJobs(RemoteLauncher[BatchAttempt]):
         outcome: Outcome
         if stop is not None and stop.reason == "refused":
             outcome = place.refused(stop.detail)
-        elif code in (0, 3) and (state not in ENDED or is_usable(attempt.validity())):
+        elif code in (0, 3) and (state not in ENDED or attempt.validity() is not None):
             outcome = trial_outcome(ProcessEnd(code, None, ""), attempt.home, attempt.folder, tail)
         elif known.get("late"):
             outcome = (known["late"][0], known["late"][1])
@@ -171,7 +168,7 @@ class BatchJobs(RemoteLauncher[BatchAttempt]):
             outcome = place.waited(View(_NOTHING), attempt.launcher.schedule_timeout)
         elif end == "stopped":
             outcome = "interrupted", "its guard on the machine was asked to end it"
-        elif place.word == "Slurm" and state not in ("", "COMPLETED", "FAILED", "COMPLETING", "RUNNING", "PENDING"):
+        elif state in ENDED:
             outcome = place.ended(state, str(known.get("reason") or ""))
         elif code is not None:
             outcome = trial_outcome(ProcessEnd(code, None, ""), attempt.home, attempt.folder, tail)
@@ -219,6 +216,7 @@ class BatchJobs(RemoteLauncher[BatchAttempt]):
             except (RequestFailed, asyncio.TimeoutError) as problem:
                 if time.monotonic() > until:
                     raise problem if isinstance(problem, RequestFailed) else RequestFailed(f"{place.word} did not answer") from problem
+                time.sleep(0.5)
 
     def sweep(self, provider: Provider, campaign_id: str | None = None) -> list[str]:
         place = _place(provider)
@@ -290,10 +288,12 @@ def _end(place: JobPlace[Any], name: str) -> View:
 
 
 def _facts(view: View) -> dict[str, Any]:
-    found: dict[str, Any] = {"began": view.seen.began, "end": view.seen.end}
+    # A queue's own times replace those of the launch's folder, which are of the same clock.
+    found: dict[str, Any] = {"began": view.seen.began, "end": view.seen.end, "submitted": view.seen.requested, "started": view.seen.began}
     if view.job is not None:
-        found |= {"state": view.job.word, "reason": view.job.reason, "nodes": view.job.nodes, "submitted": view.job.submitted}
-        found["started"] = view.job.started if view.job.word != "PENDING" else None
+        found |= {"state": view.job.word, "reason": view.job.reason, "nodes": view.job.nodes}
+        found["submitted"] = view.job.submitted or found["submitted"]
+        found["started"] = view.job.started or found["started"] if view.job.word != "PENDING" else None
     return {key: value for key, value in found.items() if value not in (None, "")}
 
 

@@ -17,11 +17,12 @@ PIECE_BYTES = 65536
 
 @dataclass(frozen=True)
 class Seen:
-    """What a launch's folder shows. `alive`: its guard holds it (machines alone); `began`: Unix seconds there; `end`: `exit CODE`, or why it was
+    """What a launch's folder shows. `alive`: its guard holds it (machines alone); `requested`, `began`: Unix seconds there; `end`: `exit CODE`, or why it was
     ended; `log`: what it wrote since `offset`."""
 
     there: bool
     alive: bool = False
+    requested: float | None = None
     began: float | None = None
     end: str | None = None
     log: bytes = b""
@@ -41,7 +42,8 @@ def look_script(launcher: BatchLauncher, offsets: Mapping[str, int]) -> tuple[st
         "size=$(stat -c %s log 2>/dev/null || echo 0); n=$((size - $3)); "
         f"[ $n -gt {PIECE_BYTES} ] && n={PIECE_BYTES}; [ $n -lt 0 ] && n=0; "
         "alive=0; [ -e alive ] && command -v flock >/dev/null && { flock -n alive true || alive=1; }; "
-        f'printf \'\\n%s %s alive=%s began=%s end=%s bytes=%s\\n\' {mark} "$1" $alive "$(cat began 2>/dev/null)" '
+        f"printf '\\n%s %s alive=%s requested=%s began=%s end=%s bytes=%s\\n' {mark} \"$1\" $alive "
+        '"$(cat requested 2>/dev/null)" "$(cat began 2>/dev/null)" '
         "\"$(tr ' ' _ < end 2>/dev/null)\" $n; "
         f"[ $n -gt 0 ] && tail -c +$(($3 + 1)) {LOG} | head -c $n; return 0; }}\n" + "\n".join(parts),
         mark,
@@ -49,7 +51,8 @@ def look_script(launcher: BatchLauncher, offsets: Mapping[str, int]) -> tuple[st
 
 
 _LINE = re.compile(
-    rb"(?P<name>[a-z0-9.-]+) alive=(?P<alive>[01]) began=(?P<began>[0-9.]{0,20}) end=(?P<end>[a-z0-9_-]{0,40}) bytes=(?P<bytes>[0-9]{1,7})"
+    rb"(?P<name>[a-z0-9.-]+) alive=(?P<alive>[01]) requested=(?P<requested>[0-9.]{0,20}) began=(?P<began>[0-9.]{0,20}) "
+    rb"end=(?P<end>[a-z0-9_-]{0,40}) bytes=(?P<bytes>[0-9]{1,7})"
 )
 
 
@@ -72,6 +75,7 @@ def read_looks(answer: bytes, mark: str, offsets: Mapping[str, int]) -> dict[str
         found[name] = Seen(
             True,
             line["alive"] == b"1",
+            float(line["requested"]) if line["requested"] else None,
             float(line["began"]) if line["began"] else None,
             line["end"].decode().replace("_", " ") or None,
             answer[body : body + size],

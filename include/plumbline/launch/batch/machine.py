@@ -18,6 +18,8 @@ from plumbline.launch.batch.shell import Shell, login, login_options
 from plumbline.launch.doctor_check import DoctorCheck, failed, ok
 from plumbline.launch.failures import Outcome, RequestFailed
 
+_START_TURNS = 300
+"""Tenths of a second in which a guard must hold its launch."""
 _NEEDED = 'for each in flock setsid sha256sum tar stat mktemp; do command -v $each >/dev/null || { echo "this machine has no $each" >&2; exit 1; }; done'
 
 
@@ -88,8 +90,11 @@ class Machines(JobPlace[SshLauncher]):
             *("--", "sh", f"{job.folder}/{START}.{rank}"),
         ]
         return (
-            f"cd {shlex.quote(job.folder)} && mkdir -p {shlex.quote(guarded)} && if [ ! -e started.{rank} ]; then : > started.{rank}; "
-            f"setsid {shlex.join(command)} >> guard.{rank}.log 2>&1 < /dev/null & sleep 0.2; fi"
+            f"cd {shlex.quote(job.folder)} && mkdir -p {shlex.quote(guarded)} || exit 1; if [ ! -e started.{rank} ]; then : > started.{rank}; "
+            f"setsid {shlex.join(command)} >> guard.{rank}.log 2>&1 < /dev/null & fi; "
+            # Until then a look would find nothing alive, as of a guard that was killed.
+            f"n=0; while [ ! -e {shlex.quote(guarded)}/guard ]; do n=$((n + 1)); [ $n -gt {_START_TURNS} ] && "
+            f'{{ echo "the guard did not start: $(tail -n 1 guard.{rank}.log)" >&2; exit 1; }}; sleep 0.1; done'
         )
 
     async def look(self, offsets: Mapping[str, int]) -> dict[str, View]:

@@ -29,7 +29,7 @@ class _Question:
 
     async def _gather(self, over: Any) -> dict[str, View]:
         await asyncio.sleep(_GATHER_S)
-        over()  # whoever asks from now on asks anew
+        over()  # whoever asks from now on makes a question of its own
         return await place_of(self._launcher).look(dict(self._offsets))
 
 

@@ -42,6 +42,7 @@ WAITING: Mapping[str, FailureClass | None] = {
     "Prolog": None,
     "JobHeldUser": "launch_timeout",
     "JobHeldAdmin": "launch_timeout",
+    "JobLaunchFailure": "launch_timeout",
     "ReqNodeNotAvail": "provider_fault",
     "NodeDown": "provider_fault",
     "PartitionDown": "provider_fault",
@@ -74,7 +75,7 @@ ENDED: Mapping[str, FailureClass] = {
 """Class of a job by the state in which it ended; of FAILED and COMPLETED the harness's own exit status tells more."""
 _AT_ONCE = frozenset(reason for reason, failure in WAITING.items() if failure == "bad_declaration")
 """Reasons that no waiting mends."""
-_LIMITS = re.compile(r"^(QOS|Assoc|Max|Job(Array)?TaskLimit|JobLaunchFailure|User|Group|Account)|Limit$|PerUser|PerAccount")
+_LIMITS = re.compile(r"^(QOS|Assoc|Max|Job(Array)?TaskLimit|User|Group|Account)|Limit$|PerUser|PerAccount")
 _FINISHED = frozenset({"COMPLETED", "FAILED", *ENDED})
 
 
@@ -159,10 +160,6 @@ class Slurm(JobPlace[SlurmLauncher]):
             "output": LOG,
             "open-mode": "append",
         }
-        if trial.placement == "fresh_node" and trial.avoid_nodes:
-            given["exclude"] = ",".join(trial.avoid_nodes)
-        if trial.on_nodes:
-            given["nodelist"] = ",".join(trial.on_nodes)
         own = (f"--{name}={value}" for name, value in given.items())
         return [*own, *self._request(trial.provider, trial.workload.needs.count, trial.workload.nodes), "--no-requeue"]
 
